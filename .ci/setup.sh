@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Installs what a job needs, and only what is missing: with everything there it changes nothing and needs no network.
+#   .ci/setup.sh build    a Rust toolchain, a linker, and the crates that the default build uses
+#   .ci/setup.sh check    the same, and rustfmt, clippy and cargo-deny
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:$HOME/.cargo/bin"
+
+# Pinned, so that a new release of the tool cannot fail an old commit.
+cargo_deny_version=0.20.2
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# Installs Debian packages, with sudo when we are not root. Returns false when that is not possible here.
+apt_install() {
+    local as_root=()
+    [ "$(id -u)" = 0 ] || { have sudo && as_root=(sudo); } || return 1
+    have apt-get || return 1
+    say "installing $*"
+    # A stale package list only matters when the install itself fails.
+    "${as_root[@]}" apt-get update -qq || true
+    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq "$@" >/dev/null
+}
+
+check_kernel() {
+    local release
+    release=$(uname -r)
+    [ "$(uname -s)" = Linux ] || fail "Handle Watcher needs Linux 5.11 or newer; this is $(uname -s)"
+    at_least "${release%%-*}" 5.11 || fail "Handle Watcher needs Linux 5.11 or newer; this is $release"
+}
+
+# Whether version $1 is at least version $2.
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+need_rust() {
+    local floor found
+    floor=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    if ! have cargo; then
+        # Debian's own cargo is too old on most releases; its rustup, where there is one, brings a current one.
+        { apt_install rustup && rustup default stable; } ||
+            fail "cargo is missing: install Rust $floor or newer (https://rustup.rs), then run this again"
+    fi
+    found=$(rustc --version | awk '{ print $2 }')
+    at_least "${found%%-*}" "$floor" ||
+        fail "Rust $floor or newer is needed and $found is installed: run 'rustup update stable', then run this again"
+}
+
+need_linker() {
+    have cc || apt_install gcc libc6-dev ||
+        fail "a C linker is missing: install gcc, then run this again"
+}
+
+# Fetches what the default build of the workspace uses. The peers of the benches stay out: they are an optional
+# feature, and `cargo fetch` would bring them in.
+need_crates() {
+    cargo tree --workspace --locked --offline >/dev/null 2>&1 && return
+    say "fetching crates"
+    cargo tree --workspace --locked >/dev/null ||
+        fail "the crates could not be fetched: this needs the network once, and a Cargo.lock that fits Cargo.toml"
+}
+
+need_component() {
+    cargo "$1" --version >/dev/null 2>&1 && return
+    have rustup || fail "cargo $1 is missing and rustup is not there to install it: install $2, then run this again"
+    say "installing $2"
+    rustup component add "$2"
+}
+
+need_cargo_deny() {
+    cargo deny --version >/dev/null 2>&1 && return
+    say "installing cargo-deny (this builds it, once)"
+    cargo install cargo-deny --version "$cargo_deny_version" --locked
+}
+
+check_kernel
+need_rust
+need_linker
+need_crates
+case ${1:-build} in
+build) ;;
+check)
+    need_component fmt rustfmt
+    need_component clippy clippy
+    need_cargo_deny
+    ;;
+*) fail "unknown job '$1': say build or check" ;;
+esac

@@ -1,0 +1,78 @@
+# One verb for each job. `make help` lists them; every other file that names a check calls one of these.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# A toolchain that rustup or `cargo install` has just put here is found in the same run.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+
+# How long each subject of a bench is measured, and which bench.
+BENCH ?= all
+BENCH_SECONDS ?= 1
+# How long `make stress` and `make sanitize` run. The ordinary tests run the same stress for 30 seconds.
+STRESS_SECONDS ?= 300
+# loom tries every order of steps with up to this many forced switches: enough for short critical sections, and bounded.
+export LOOM_MAX_PREEMPTIONS ?= 3
+
+.PHONY: help setup run test loom stress sanitize check check-peers bench examples doc clean
+
+help: ## List every verb
+	@echo 'Usage: make VERB'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Install what building and testing need, and only what is missing
+	@.ci/setup.sh build
+
+run: setup ## Show the tour: one watcher over real sockets, files, timers and children
+	$(CARGO) run --release --locked -p handle-watcher-examples --bin tour
+
+test: setup ## Run every test, doctest, the 30-second stress and the loom models (no peers are downloaded)
+	$(CARGO) test --workspace --locked
+	@$(MAKE) --no-print-directory loom
+
+loom: setup ## Run the loom models alone
+	RUSTFLAGS='--cfg loom' $(CARGO) test --release --locked -p handle-watcher --test loom --target-dir $(TARGET_DIR)/loom
+
+stress: setup ## Run the stress for STRESS_SECONDS (default 300), optimised
+	HANDLE_WATCHER_STRESS_SECONDS=$(STRESS_SECONDS) \
+	  $(CARGO) test --release --locked -p handle-watcher-client --test stress -- --nocapture
+
+sanitize: setup ## Run the stress under the address sanitizer (needs rustup's nightly toolchain)
+	HANDLE_WATCHER_STRESS_SECONDS=$(STRESS_SECONDS) RUSTFLAGS='-Zsanitizer=address' \
+	  $(CARGO) +nightly test --locked -p handle-watcher-client --test stress \
+	  --target "$$(rustc -vV | sed -n 's/^host: //p')" --target-dir $(TARGET_DIR)/sanitize -- --nocapture
+
+# Half of the bans name a parent that only the peers bring in; that it is absent here is not worth a warning.
+check: ## Run every check that is not a test: format, lints, documentation, licences and bans
+	@.ci/setup.sh check
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --workspace --locked
+	$(CARGO) deny --locked check --allow unused-wrapper bans licenses sources
+
+# Apart from `check`, because it downloads and builds every library that we measure ourselves against. Bans are left
+# out: which versions the peers of a bench pull in is not ours to decide.
+check-peers: ## Lint the benches with their peers, and check the peers' licences and sources
+	@.ci/setup.sh check
+	$(CARGO) clippy -p handle-watcher-bench --all-targets --features peers --locked -- -D warnings
+	$(CARGO) deny --locked --all-features check licenses sources
+
+bench: setup ## Measure us beside our peers: BENCH=NAME for one bench, BENCH_SECONDS=S for each subject
+	$(CARGO) run --release --locked -p handle-watcher-bench --features peers --bin hw-bench -- \
+	  $(BENCH) --seconds $(BENCH_SECONDS)
+	@[ '$(BENCH)' != all ] || $(CARGO) bench --locked -p handle-watcher-bench --features peers --bench '*'
+
+examples: setup ## Build every example and print the command that runs each
+	$(CARGO) build --release --locked -p handle-watcher-examples --all-targets
+	@grep -rhoE --include='*.rs' '^//! +`?cargo run [^`]*' examples | sed -E 's|^//! +`?||' | sort -u
+
+doc: setup ## Build the documentation of our crates into target/doc
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --workspace --locked
+
+clean: ## Remove everything that was built
+	$(CARGO) clean
+	rm -rf $(TARGET_DIR)/loom $(TARGET_DIR)/sanitize

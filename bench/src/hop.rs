@@ -1,0 +1,142 @@
+//! hop: the time from a write to a watched descriptor until the client has run and read it. The client writes the
+//! message to the other end itself, so there are two threads, the client and the one that watches, and never more
+//! spinners than processors. The sample includes the write and the read; arming for the next hop is outside.
+
+use crate::before::Before;
+use crate::catalogue::{Bench, Entry, Measure};
+use crate::pair::{self, Taken};
+use crate::pin::Placement;
+use crate::subject::{Recorder, Slice, Stretch, Subject};
+use crate::waiter::Waiter;
+use crate::waiter::ours::Ours;
+use crate::{Result, ours};
+use handle_watcher_client::Mode;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The bench and its subjects.
+pub(crate) fn bench() -> Bench {
+    let mut subjects = vec![
+        Entry::ours("back", back),
+        Entry::ours("back-spin", back_spin).two_cores(),
+        Entry::peer("before", before),
+    ];
+    subjects.extend(peers());
+    Bench {
+        name: "hop",
+        measure: Measure::Latency,
+        slice: Duration::from_millis(50),
+        seconds: Duration::from_secs(2),
+        warm_up: true,
+        subjects,
+    }
+}
+
+fn back(placement: &Placement) -> Result<Box<dyn Subject>> {
+    let (writing, watched) = pair::pair()?;
+    let waiter = Ours::new(ours::client(placement)?, &watched, Mode::Edge)?;
+    Ok(Box::new(Hop { waiter, writing, watched, _watcher: None }))
+}
+
+fn back_spin(placement: &Placement) -> Result<Box<dyn Subject>> {
+    let (writing, watched) = pair::pair()?;
+    let waiter = Ours::new(ours::spinning_client(placement)?, &watched, Mode::Edge)?;
+    Ok(Box::new(Hop { waiter, writing, watched, _watcher: None }))
+}
+
+fn before(placement: &Placement) -> Result<Box<dyn Subject>> {
+    let (writing, watched) = pair::pair()?;
+    let watcher = Before::spawn(placement)?;
+    let waiter = watcher.watch(&watched, 0)?;
+    Ok(Box::new(Hop { waiter, writing, watched, _watcher: Some(watcher) }))
+}
+
+/// Both ends and the way to wait on one. Fields drop in order: the waiter first, its watcher last.
+struct Hop<W> {
+    waiter: W,
+    writing: UnixStream,
+    watched: UnixStream,
+    _watcher: Option<Before>,
+}
+
+impl<W: Waiter> Subject for Hop<W> {
+    fn run(&mut self, length: Duration, recorder: &mut Recorder) -> Result<Slice> {
+        let stretch = Stretch::begin()?;
+        let mut count = 0;
+        loop {
+            let sent = Instant::now();
+            if sent - stretch.began() >= length {
+                return stretch.end(count);
+            }
+            pair::send(&self.writing)?;
+            self.waiter.wait()?;
+            while pair::take(&self.watched)? != Some(Taken::Message) {
+                // A wake without a message: allowed, and part of the hop.
+                self.waiter.arm()?;
+                self.waiter.wait()?;
+            }
+            recorder.record(sent.elapsed());
+            self.waiter.arm()?;
+            count += 1;
+        }
+    }
+}
+
+#[cfg(feature = "peers")]
+fn peers() -> Vec<Entry> {
+    vec![Entry::peer("async-io-thread", tasks::async_io_thread)]
+}
+
+#[cfg(not(feature = "peers"))]
+fn peers() -> Vec<Entry> {
+    Vec::new()
+}
+
+#[cfg(feature = "peers")]
+mod tasks {
+    use super::*;
+    use async_io::Async;
+
+    /// async-io's own thread polls; the client parks.
+    pub(super) fn async_io_thread(placement: &Placement) -> Result<Box<dyn Subject>> {
+        let (writing, watched) = pair::pair()?;
+        // The first use starts async-io's thread.
+        let watched = placement.start_far(|| Ok(Async::new_nonblocking(watched)?))?;
+        Ok(Box::new(AsyncIoHop { writing, watched }))
+    }
+
+    struct AsyncIoHop {
+        writing: UnixStream,
+        watched: Async<UnixStream>,
+    }
+
+    impl AsyncIoHop {
+        async fn hop(&self) -> Result<()> {
+            pair::send(&self.writing)?;
+            loop {
+                self.watched.readable().await?;
+                if pair::take(self.watched.get_ref())? == Some(Taken::Message) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    impl Subject for AsyncIoHop {
+        fn run(&mut self, length: Duration, recorder: &mut Recorder) -> Result<Slice> {
+            futures_lite::future::block_on(async {
+                let stretch = Stretch::begin()?;
+                let mut count = 0;
+                loop {
+                    let sent = Instant::now();
+                    if sent - stretch.began() >= length {
+                        return stretch.end(count);
+                    }
+                    self.hop().await?;
+                    recorder.record(sent.elapsed());
+                    count += 1;
+                }
+            })
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `hw-bench`: every number of Handle Watcher beside its peers' numbers, measured in one run.
+//!
+//! The road of a run: `cli` → `runner` (one child process a subject, short slices in turn) → `child` →
+//! a `Subject` → `report`. Each bench is one module that lists its subjects in `catalogue`.
+
+mod allocations;
+mod before;
+mod catalogue;
+mod child;
+mod churn;
+mod cli;
+mod flock;
+mod hop;
+mod idle;
+mod memory;
+mod meter;
+mod ours;
+mod pair;
+mod pin;
+mod proc;
+mod protocol;
+mod random;
+mod report;
+mod round_trip;
+mod row;
+mod runner;
+mod startup;
+mod subject;
+mod sys;
+mod throughput;
+mod timers;
+mod waiter;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// What every fallible step here returns: a bench has nothing to repair, it only has to say what failed.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+#[global_allocator]
+static ALLOCATOR: sys::allocator::Counting = sys::allocator::Counting;
+
+fn main() -> ExitCode {
+    let arguments = cli::Arguments::parse();
+    let outcome = match &arguments.subject {
+        Some(subject) => child::serve(&arguments, subject),
+        None => runner::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hw-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

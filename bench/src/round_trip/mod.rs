@@ -1,0 +1,56 @@
+//! round-trip: a 12-byte message there and back between two threads of one process. Each thread holds one end of a
+//! non-blocking Unix socket pair and waits through the subject. One sample is one round trip.
+
+mod blocking;
+#[cfg(feature = "peers")]
+mod tasks;
+
+use crate::catalogue::{Bench, Entry, Measure};
+use std::time::Duration;
+
+pub(crate) use blocking::ours;
+#[cfg(feature = "peers")]
+pub(crate) use tasks::{async_io_thread, tokio_current};
+
+/// The bench and its subjects.
+pub(crate) fn bench() -> Bench {
+    Bench {
+        name: "round-trip",
+        measure: Measure::Latency,
+        slice: Duration::from_millis(50),
+        seconds: Duration::from_secs(2),
+        warm_up: true,
+        subjects: subjects(),
+    }
+}
+
+fn subjects() -> Vec<Entry> {
+    use handle_watcher_client::Mode;
+    let mut subjects = vec![
+        Entry::ours("back-wait", |placement| blocking::ours(placement, Mode::Edge)),
+        Entry::ours("back-wait-once", |placement| blocking::ours(placement, Mode::Once)),
+        Entry::ours("back-wait-level", |placement| blocking::ours(placement, Mode::Level)),
+        Entry::peer("before", blocking::before),
+        Entry::peer("bare-epoll", blocking::bare_epoll),
+        Entry::peer("mio", blocking::mio),
+    ];
+    subjects.extend(peers());
+    subjects
+}
+
+#[cfg(feature = "peers")]
+fn peers() -> Vec<Entry> {
+    vec![
+        Entry::peer("polling", blocking::polling),
+        Entry::peer("async-io-thread", tasks::async_io_thread),
+        Entry::peer("async-io-block-on", tasks::async_io_block_on),
+        Entry::peer("tokio-current", tasks::tokio_current),
+        Entry::peer("tokio-outside", tasks::tokio_outside),
+        Entry::peer("tokio-multi", tasks::tokio_multi),
+    ]
+}
+
+#[cfg(not(feature = "peers"))]
+fn peers() -> Vec<Entry> {
+    Vec::new()
+}

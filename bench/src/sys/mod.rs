@@ -1,0 +1,6 @@
+//! The unsafe code of this crate: what the standard library and rustix do not offer.
+
+pub(crate) mod allocator;
+#[cfg(feature = "peers")]
+pub(crate) mod poller;
+pub(crate) mod usage;

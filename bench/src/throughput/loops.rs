@@ -1,0 +1,163 @@
+//! Subjects that hand a loop batches of ready tokens.
+
+use crate::flock::{BATCH, Flock};
+use crate::meter::Meter;
+use crate::pin::Placement;
+use crate::subject::{Recorder, Slice, Subject};
+use crate::{Result, ours};
+use handle_watcher_client::{Client, EventKind, Mode, Signals, WatchId};
+use mio::unix::SourceFd;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use std::io::ErrorKind;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+/// A client with a watch for each pair.
+pub(crate) fn ours(placement: &Placement, mode: Mode) -> Result<Box<dyn Subject>> {
+    let flock = Flock::open()?;
+    let client = ours::client(placement)?;
+    let mut watches = Vec::new();
+    for (token, socket) in (0..).zip(flock.watched()) {
+        watches.push(client.watch(socket, Signals::READABLE, mode, token)?);
+    }
+    flock.activate()?;
+    let events = handle_watcher_client::Events::with_capacity(BATCH);
+    Ok(Box::new(Loop { turns: Ours { client, watches, mode, events }, flock, meter: Meter::new() }))
+}
+
+/// A level-triggered epoll set, used directly.
+pub(crate) fn bare_epoll(_: &Placement) -> Result<Box<dyn Subject>> {
+    let flock = Flock::open()?;
+    let set = epoll::create(CreateFlags::CLOEXEC)?;
+    for (token, socket) in (0..).zip(flock.watched()) {
+        epoll::add(&set, socket, EventData::new_u64(token), EventFlags::IN)?;
+    }
+    flock.activate()?;
+    let turns = BareEpoll { set, events: Vec::with_capacity(BATCH) };
+    Ok(Box::new(Loop { turns, flock, meter: Meter::new() }))
+}
+
+/// A `mio::Poll`, edge-triggered.
+pub(crate) fn mio(_: &Placement) -> Result<Box<dyn Subject>> {
+    let flock = Flock::open()?;
+    let poll = mio::Poll::new()?;
+    for (number, socket) in flock.watched().iter().enumerate() {
+        let mut source = SourceFd(&socket.as_raw_fd());
+        poll.registry().register(&mut source, mio::Token(number), mio::Interest::READABLE)?;
+    }
+    flock.activate()?;
+    let turns = Mio { poll, events: mio::Events::with_capacity(BATCH) };
+    Ok(Box::new(Loop { turns, flock, meter: Meter::new() }))
+}
+
+/// Waits for a batch and serves it.
+trait Turns {
+    fn turn(&mut self, flock: &Flock, meter: &Meter) -> Result<()>;
+
+    /// Turns of the watcher so far, where there is one.
+    fn watcher_turns(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Fields drop in order: watches end before their sockets close.
+struct Loop<T> {
+    turns: T,
+    flock: Flock,
+    meter: Meter,
+}
+
+impl<T: Turns> Subject for Loop<T> {
+    fn run(&mut self, length: Duration, recorder: &mut Recorder) -> Result<Slice> {
+        let turns_before = self.turns.watcher_turns();
+        self.meter.start(length)?;
+        while !self.meter.is_over() {
+            self.turns.turn(&self.flock, &self.meter)?;
+        }
+        let slice = self.meter.finish(recorder)?;
+        Ok(match self.turns.watcher_turns().zip(turns_before) {
+            Some((after, before)) => slice.with_counter("turns", after - before),
+            None => slice,
+        })
+    }
+}
+
+struct Ours {
+    client: Client,
+    watches: Vec<WatchId>,
+    mode: Mode,
+    events: handle_watcher_client::Events,
+}
+
+impl Turns for Ours {
+    fn turn(&mut self, flock: &Flock, meter: &Meter) -> Result<()> {
+        ours::wait(&mut self.client, &mut self.events)?;
+        for event in &self.events {
+            if event.kind != EventKind::Ready {
+                return Err(format!("expected Ready, got {:?}", event.kind).into());
+            }
+            let number = usize::try_from(event.token)?;
+            let taken = flock.take(number)?;
+            // Armed while the socket is empty: a watch armed over a byte would fire a second time for it.
+            if self.mode == Mode::Once {
+                let watch = self.watches.get(number).ok_or("an event for a watch that does not exist")?;
+                self.client.arm(*watch)?;
+            }
+            if taken {
+                flock.give(number)?;
+                meter.tick();
+            }
+        }
+        Ok(())
+    }
+
+    fn watcher_turns(&self) -> Option<u64> {
+        Some(self.client.stats().turns)
+    }
+}
+
+struct BareEpoll {
+    set: OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+impl Turns for BareEpoll {
+    fn turn(&mut self, flock: &Flock, meter: &Meter) -> Result<()> {
+        self.events.clear();
+        match epoll::wait(&self.set, rustix::buffer::spare_capacity(&mut self.events), None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &self.events {
+            let number = usize::try_from(event.data.u64())?;
+            if flock.take(number)? {
+                flock.give(number)?;
+                meter.tick();
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Mio {
+    poll: mio::Poll,
+    events: mio::Events,
+}
+
+impl Turns for Mio {
+    fn turn(&mut self, flock: &Flock, meter: &Meter) -> Result<()> {
+        match self.poll.poll(&mut self.events, None) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error.into()),
+            _ => {}
+        }
+        for event in &self.events {
+            let number = event.token().0;
+            if flock.take(number)? {
+                flock.give(number)?;
+                meter.tick();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! throughput: 1000 socket pairs, 256 of them active. For each event the client reads one byte and writes one to the
+//! other end of the same pair, which makes it ready again. A sample is the mean time of 256 events.
+
+mod loops;
+#[cfg(feature = "peers")]
+mod tasks;
+
+use crate::catalogue::{Bench, Entry, Measure};
+use handle_watcher_client::Mode;
+use std::time::Duration;
+
+pub(crate) use loops::ours;
+#[cfg(feature = "peers")]
+pub(crate) use tasks::{async_io_thread, tokio_current};
+
+/// The bench and its subjects.
+pub(crate) fn bench() -> Bench {
+    let mut subjects = vec![
+        Entry::ours("back-wait", |placement| loops::ours(placement, Mode::Edge)),
+        Entry::ours("back-wait-level", |placement| loops::ours(placement, Mode::Level)),
+        Entry::ours("back-wait-once", |placement| loops::ours(placement, Mode::Once)),
+        Entry::peer("bare-epoll", loops::bare_epoll),
+        Entry::peer("mio", loops::mio),
+    ];
+    subjects.extend(peers());
+    Bench {
+        name: "throughput",
+        measure: Measure::Rate,
+        slice: Duration::from_millis(100),
+        seconds: Duration::from_secs(2),
+        warm_up: true,
+        subjects,
+    }
+}
+
+#[cfg(feature = "peers")]
+fn peers() -> Vec<Entry> {
+    vec![
+        Entry::peer("async-io-thread", tasks::async_io_thread),
+        Entry::peer("tokio-current", tasks::tokio_current),
+    ]
+}
+
+#[cfg(not(feature = "peers"))]
+fn peers() -> Vec<Entry> {
+    Vec::new()
+}

@@ -1,0 +1,36 @@
+//! The floor: a level-triggered epoll set of one socket, used directly.
+
+use crate::Result;
+use crate::waiter::Waiter;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+/// An epoll set and room for its events.
+pub(crate) struct BareEpoll {
+    set: OwnedFd,
+    events: Vec<Event>,
+}
+
+impl BareEpoll {
+    /// Watches `socket` level-triggered: nothing ever has to be armed again.
+    pub(crate) fn new(socket: &UnixStream) -> Result<Self> {
+        let set = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&set, socket, EventData::new_u64(0), EventFlags::IN)?;
+        Ok(Self { set, events: Vec::with_capacity(1) })
+    }
+}
+
+impl Waiter for BareEpoll {
+    fn wait(&mut self) -> Result<()> {
+        self.events.clear();
+        loop {
+            match epoll::wait(&self.set, rustix::buffer::spare_capacity(&mut self.events), None) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

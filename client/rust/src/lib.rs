@@ -1,0 +1,14 @@
+//! Wait on many handles without blocking the program that cares about them: the one crate to depend on.
+//!
+//! A [`Client`] registers descriptors and timers with one dedicated watcher thread and reads what became ready from one
+//! port. See the README of the project for when that is the right thing, and CONTRACT.md for what is promised.
+
+mod client;
+
+pub use client::Client;
+pub use handle_watcher::{
+    Change, Changes, ChildProcess, ClientConfig, ClientStats, Code, Config, Control, Deadline, Event,
+    EventKind, Events, FileChanges, HISTOGRAM_CLASSES, HandleId, Histogram, Mode, Port, Refused, Result,
+    Signals, SignalsState, Stats, Status, TimerId, Token, WaitEntry, WatchId, WatchOptions, Watcher,
+    wait_many,
+};

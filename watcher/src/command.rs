@@ -1,0 +1,98 @@
+//! The command queue: what clients ask of the watcher thread, bounded, and waking it only when it must.
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+
+use crate::stats::Counter;
+use crate::sys::epoll::Epoll;
+use crate::wake::ParkedUntil;
+
+/// Why a command was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SendError {
+    /// The watcher has stopped.
+    Stopped,
+    /// The queue is full and the caller is the watcher thread, which must not wait for itself.
+    Full,
+    /// The command is queued, but the wake could not be written.
+    Wake(std::io::ErrorKind),
+}
+
+/// The clients' end of the queue.
+#[derive(Debug)]
+pub(crate) struct CommandQueue<C> {
+    sender: Sender<C>,
+    parked_until: ParkedUntil,
+    wakes: Counter,
+}
+
+impl<C> CommandQueue<C> {
+    pub(crate) fn new(limit: usize) -> (Self, Receiver<C>) {
+        let (sender, receiver) = bounded(limit);
+        (Self { sender, parked_until: ParkedUntil::new(), wakes: Counter::default() }, receiver)
+    }
+
+    pub(crate) fn parked_until(&self) -> &ParkedUntil {
+        &self.parked_until
+    }
+
+    pub(crate) fn wakes(&self) -> u64 {
+        self.wakes.get()
+    }
+
+    /// Queues a command and wakes the watcher if it sleeps beyond `due_ns` (0: wake it if it sleeps at all;
+    /// `u64::MAX`: do not wake it). Waits while the queue is full, unless `may_wait` is false. Never call this while
+    /// holding a lock the watcher takes.
+    pub(crate) fn send(&self, command: C, due_ns: u64, may_wait: bool, epoll: &Epoll) -> Result<(), SendError> {
+        match self.sender.try_send(command) {
+            Ok(()) => self.wake(due_ns, epoll),
+            Err(TrySendError::Disconnected(_)) => Err(SendError::Stopped),
+            Err(TrySendError::Full(_)) if !may_wait => Err(SendError::Full),
+            Err(TrySendError::Full(command)) => {
+                self.wake(0, epoll)?;
+                self.sender.send(command).map_err(|_| SendError::Stopped)?;
+                self.wake(due_ns, epoll)
+            }
+        }
+    }
+
+    /// Wakes the watcher if it sleeps beyond `due_ns`. One write, however many callers.
+    pub(crate) fn wake(&self, due_ns: u64, epoll: &Epoll) -> Result<(), SendError> {
+        if !self.parked_until.claim(due_ns) {
+            return Ok(());
+        }
+        self.wakes.add_shared(1);
+        epoll.wake().map_err(|error| {
+            // The claim is given back, so that the next caller tries again.
+            self.parked_until.park(ParkedUntil::FOR_EVER);
+            SendError::Wake(error.kind())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_watcher_is_an_answer() {
+        let epoll = Epoll::new().expect("a poll set");
+        let (queue, receiver) = CommandQueue::new(1);
+        assert_eq!(queue.send(1, 0, true, &epoll), Ok(()));
+        assert_eq!(queue.send(2, 0, false, &epoll), Err(SendError::Full));
+        assert_eq!(receiver.try_recv(), Ok(1));
+        drop(receiver);
+        assert_eq!(queue.send(3, 0, true, &epoll), Err(SendError::Stopped));
+    }
+
+    #[test]
+    fn only_what_is_due_earlier_wakes() {
+        let epoll = Epoll::new().expect("a poll set");
+        let (queue, _receiver) = CommandQueue::new(8);
+        queue.parked_until().park(100);
+        assert_eq!(queue.send((), 200, true, &epoll), Ok(()));
+        assert_eq!(queue.wakes(), 0);
+        assert_eq!(queue.send((), 50, true, &epoll), Ok(()));
+        assert_eq!(queue.send((), 40, true, &epoll), Ok(()), "merged: the watcher is awake already");
+        assert_eq!(queue.wakes(), 1);
+    }
+}

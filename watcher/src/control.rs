@@ -1,0 +1,455 @@
+//! The control handle: what any thread of a client may ask for.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use handle_watcher_wire::{Code, HandleId, Mode, Result, Signals, Status, TimerId, Token, WatchId};
+
+use crate::child_process::ChildProcess;
+use crate::deadline::Deadline;
+use crate::handle_table::{HandleTable, Refused};
+use crate::poll_set::Ended;
+use crate::port_queue::PortQueue;
+use crate::rows::{NO_DEADLINE, Reference, Start};
+use crate::shared::{Command, Shared};
+use crate::state::{Kind, Outcome, Role};
+use crate::stats::{ClientStats, Stats};
+use crate::timers::Entry;
+
+/// How a watch is to behave.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchOptions {
+    signals: Signals,
+    mode: Mode,
+    token: Token,
+    deadline: Option<Deadline>,
+}
+
+impl WatchOptions {
+    /// Any of `signals`, told as `mode` says, with `token` in every event. No signals at all makes a paused watch.
+    pub fn new(signals: Signals, mode: Mode, token: Token) -> Self {
+        Self { signals, mode, token, deadline: None }
+    }
+
+    /// Tells `Deadline` and disarms if the watch is still armed then.
+    #[must_use]
+    pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
+        Self { deadline: Some(deadline.into()), ..self }
+    }
+}
+
+/// One client's requests. Cheap to clone; every clone speaks for the same client. Safe to use from any thread; no call
+/// waits for the watcher thread, except while its command queue is full.
+#[derive(Clone, Debug)]
+pub struct Control {
+    shared: Arc<Shared>,
+    port: Arc<PortQueue>,
+    handles: Arc<HandleTable>,
+    /// The row of the client's wake flag.
+    wake: Reference,
+}
+
+impl Control {
+    pub(crate) fn new(shared: Arc<Shared>, port: Arc<PortQueue>) -> Result<Self> {
+        let role = Role { kind: Kind::Wake, mode: Mode::Edge, wished: Signals::READABLE, child: false };
+        let wake = port.reserve(&shared.rows, &start(role, 0, port.index(), 0))?;
+        shared.rows.row(wake.slot).state.publish(wake.generation);
+        Ok(Self { shared, port, handles: Arc::default(), wake })
+    }
+
+    /// Watches a lent descriptor: the caller keeps it. We never read, write or close it and never change its flags.
+    /// Unwatch it before closing it; if it is closed all the same, the watch ends as soon as that is noticed, and no
+    /// event of it reaches whoever gets the number next.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the descriptor is not open; `FAILED_PRECONDITION` if it is a regular file or a
+    /// directory, or after a fork; `RESOURCE_EXHAUSTED` at a limit, ours or the kernel's; `UNAVAILABLE` after the
+    /// watcher stopped or the client was dropped.
+    pub fn watch(&self, handle: impl AsFd, signals: Signals, mode: Mode, token: Token) -> Result<WatchId> {
+        self.watch_with(handle, WatchOptions::new(signals, mode, token))
+    }
+
+    /// [`watch`](Self::watch) with every option.
+    ///
+    /// # Errors
+    /// As [`watch`](Self::watch).
+    pub fn watch_with(&self, handle: impl AsFd, options: WatchOptions) -> Result<WatchId> {
+        self.watch_number(handle.as_fd().as_raw_fd(), options)
+    }
+
+    /// [`watch`](Self::watch) by descriptor number, for callers that have nothing else. Any number is safe to pass.
+    ///
+    /// # Errors
+    /// As [`watch`](Self::watch).
+    pub fn watch_number(&self, number: RawFd, options: WatchOptions) -> Result<WatchId> {
+        self.add(number, options, false)
+    }
+
+    /// Watches a child process: one `Ready` with `READABLE` when it has ended, handed out after the data it left in
+    /// descriptors this client watches. Its exit status stays the caller's to collect.
+    ///
+    /// # Errors
+    /// As [`watch`](Self::watch).
+    pub fn watch_child(&self, child: &ChildProcess, token: Token) -> Result<WatchId> {
+        let options = WatchOptions::new(Signals::READABLE, Mode::Once, token);
+        self.add(child.as_fd().as_raw_fd(), options, true)
+    }
+
+    /// Gives a descriptor to this client: it is closed by [`close`](Self::close), or with the client.
+    ///
+    /// # Errors
+    /// The descriptor is given back with `FAILED_PRECONDITION` if it is a regular file or a directory, or after a
+    /// fork; with `UNAVAILABLE` after the client was dropped or the watcher stopped.
+    pub fn adopt(&self, descriptor: OwnedFd) -> Result<HandleId, Refused<OwnedFd>> {
+        if let Err(status) = self.shared.check_process().and_then(|()| self.port.check_open()) {
+            return Err(Refused { status, value: descriptor });
+        }
+        self.handles.adopt(descriptor)
+    }
+
+    /// Watches a given handle.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if it is not this client's (any more); otherwise as [`watch`](Self::watch).
+    pub fn watch_handle(&self, handle: HandleId, options: WatchOptions) -> Result<WatchId> {
+        self.shared.check_process()?;
+        self.handles.with(handle, |number| self.add(number, options, false))
+    }
+
+    /// Closes a given handle: every watch on it, of this or another client, is told `Ended(CANCELLED)`, then it is
+    /// closed on the calling thread, then the call returns. Closing a lingering socket can block for as long as the
+    /// caller asked it to linger.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if it is not this client's (any more); `FAILED_PRECONDITION` after a fork.
+    pub fn close(&self, handle: HandleId) -> Result<()> {
+        self.shared.check_process()?;
+        let descriptor = self.handles.take(handle)?;
+        self.end_number(descriptor.as_raw_fd());
+        drop(descriptor);
+        Ok(())
+    }
+
+    /// Arms a watch again: a Once watch that fired, or any watch its deadline disarmed. A condition that holds
+    /// already fires at once. Takes an earlier deadline away.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the watch has ended or is not this client's, or if its descriptor turns out to have been
+    /// closed, which ends it; `FAILED_PRECONDITION` if it is paused, or after a fork.
+    pub fn arm(&self, watch: WatchId) -> Result<()> {
+        self.arm_at(watch, NO_DEADLINE)
+    }
+
+    /// [`arm`](Self::arm) with a deadline: `Deadline` is told, and the watch disarmed, if it is still armed then.
+    ///
+    /// # Errors
+    /// As [`arm`](Self::arm).
+    pub fn arm_until(&self, watch: WatchId, deadline: impl Into<Deadline>) -> Result<()> {
+        self.arm_at(watch, to_deadline_ns(Some(deadline.into())))
+    }
+
+    /// Replaces what a watch waits for; nothing is kept of what it waited for before. An undelivered event of it is
+    /// withdrawn, and it is armed if it was, or had fired undelivered. No signals at all pause it.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` as [`arm`](Self::arm); `FAILED_PRECONDITION` after a fork.
+    pub fn change(&self, watch: WatchId, signals: Signals) -> Result<()> {
+        let reference = self.find_watch(watch)?;
+        self.change_found(reference, signals)
+    }
+
+    /// Pauses a watch: nothing is told until [`resume`](Self::resume). An undelivered event of it is withdrawn.
+    ///
+    /// # Errors
+    /// As [`change`](Self::change).
+    pub fn pause(&self, watch: WatchId) -> Result<()> {
+        let reference = self.find_watch(watch)?;
+        let row = self.shared.rows.row(reference.slot);
+        let wished = row.state.load().wished();
+        if !wished.is_empty() {
+            row.extra.store(wished.bits().into(), Ordering::Relaxed);
+        }
+        self.change_found(reference, Signals::empty())
+    }
+
+    /// Resumes a paused watch with the signals it had, armed: a condition that holds fires at once. A watch that is
+    /// not paused is left as it is.
+    ///
+    /// # Errors
+    /// As [`change`](Self::change); `FAILED_PRECONDITION` if it never had signals to go back to.
+    pub fn resume(&self, watch: WatchId) -> Result<()> {
+        let reference = self.find_watch(watch)?;
+        let row = self.shared.rows.row(reference.slot);
+        if !row.state.load().wished().is_empty() {
+            return Ok(());
+        }
+        let bits = u8::try_from(row.extra.load(Ordering::Relaxed)).unwrap_or(0);
+        let signals = Signals::from_bits_truncate(bits);
+        if signals.is_empty() {
+            return Err(Status::new(
+                Code::FailedPrecondition,
+                format!("watch {watch} was made without signals; give it some with change"),
+            ));
+        }
+        self.change_found(reference, signals)
+    }
+
+    /// Ends a watch. When it returns, no event of it is delivered any more, not even one that was queued; and no
+    /// reference to its open file is held.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if it has ended and that was delivered, or if it is not this client's; `FAILED_PRECONDITION`
+    /// after a fork.
+    pub fn unwatch(&self, watch: WatchId) -> Result<()> {
+        let reference = self.find_watch(watch)?;
+        self.unwatch_found(reference)
+    }
+
+    /// Sets a one-shot timer. It fires at or after its deadline, never before; a deadline in the past fires at once.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` at the limit of timers; `UNAVAILABLE` after the watcher stopped or the client was
+    /// dropped; `FAILED_PRECONDITION` after a fork.
+    pub fn set_timer(&self, deadline: impl Into<Deadline>, token: Token) -> Result<TimerId> {
+        self.start_timer(deadline.into(), 0, token)
+    }
+
+    /// Sets a periodic timer: first at `first`, then every `period` after that, without drift. Periods that passed
+    /// before the event was handed out are merged into one event and counted.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a period of zero; otherwise as [`set_timer`](Self::set_timer).
+    pub fn set_periodic(&self, first: impl Into<Deadline>, period: Duration, token: Token) -> Result<TimerId> {
+        let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        if period_ns == 0 {
+            return Err(Status::new(
+                Code::InvalidArgument,
+                "a periodic timer with a period of 0 ns would never rest; give it at least 1 ns",
+            ));
+        }
+        self.start_timer(first.into(), period_ns, token)
+    }
+
+    /// Cancels a timer. When it returns `Ok`, no event of the timer is delivered any more.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if it is a one-shot timer whose event was delivered, was cancelled before, or is not this
+    /// client's; `FAILED_PRECONDITION` after a fork.
+    pub fn cancel_timer(&self, timer: TimerId) -> Result<()> {
+        let reference = self.find(timer.slot(), timer.generation(), Kind::Timer)?;
+        let row = self.shared.rows.row(reference.slot);
+        let before = row.state.detach(reference.generation).ok_or_else(|| unknown(reference, Kind::Timer))?;
+        self.port.release(&self.shared.rows, reference, before);
+        if before.is_armed() {
+            self.shared.forget_deadline();
+        }
+        Ok(())
+    }
+
+    /// Makes the current or the next wait return with one `Wake` event. Calls before that event is handed out are
+    /// merged into it and counted.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` after the client was dropped; `FAILED_PRECONDITION` after a fork.
+    pub fn wake(&self) -> Result<()> {
+        self.shared.check_process()?;
+        let row = self.shared.rows.row(self.wake.slot);
+        if !row.state.load().is_live() || row.state.load().generation() != self.wake.generation {
+            return Err(Status::new(Code::Unavailable, "the client was closed; there is nobody to wake"));
+        }
+        row.count().fetch_add(1, Ordering::AcqRel);
+        if row.state.fire(self.wake.generation, Signals::READABLE) == Outcome::Queue {
+            self.port.post(&self.shared.rows, &[self.wake]);
+        }
+        Ok(())
+    }
+
+    /// What the watcher did so far, for all its clients.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+
+    /// What this client has and had.
+    pub fn client_stats(&self) -> ClientStats {
+        ClientStats { handles: self.handles.len() as u64, ..self.port.stats() }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn port(&self) -> &Arc<PortQueue> {
+        &self.port
+    }
+
+    /// Ends everything this client has, and closes what it was given, on the calling thread.
+    pub(crate) fn close_all(&self) {
+        if self.shared.is_forked() {
+            // The parent's kernel sets and locks are not ours to touch: only the descriptors are closed.
+            drop(self.handles.take_all_after_fork());
+            return;
+        }
+        self.port.refuse("the client was dropped; make a new one");
+        while let Some(slot) = self.port.first_row() {
+            let state = self.shared.rows.row(slot).state.load();
+            let reference = Reference { slot, generation: state.generation() };
+            self.end_row(reference, state);
+        }
+        for descriptor in self.handles.take_all() {
+            self.end_number(descriptor.as_raw_fd());
+        }
+        // Without a watcher there is nobody whose memory of the port matters.
+        if self.shared.send(Command::Close(self.port.index()), u64::MAX).is_err() {
+            self.shared.forget_port(self.port.index());
+        }
+    }
+
+    fn end_row(&self, reference: Reference, state: crate::state::State) {
+        let row = self.shared.rows.row(reference.slot);
+        if state.kind() == Kind::Watch {
+            // NOT_FOUND: it ended by itself just now, or is being added by another thread; the next pass sees it.
+            if self.unwatch_found(reference).is_err() {
+                row.state.abandon(reference.generation);
+                std::thread::yield_now();
+            }
+        } else if let Some(before) = row.state.detach(reference.generation) {
+            self.port.release(&self.shared.rows, reference, before);
+            if before.kind() == Kind::Timer && before.is_armed() {
+                self.shared.forget_deadline();
+            }
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    fn add(&self, number: RawFd, options: WatchOptions, child: bool) -> Result<WatchId> {
+        self.shared.check_process()?;
+        let role = Role { kind: Kind::Watch, mode: options.mode, wished: options.signals, child };
+        let deadline_ns = to_deadline_ns(options.deadline);
+        let start =
+            Start { descriptor: number, ..start(role, options.token, self.port.index(), deadline_ns) };
+        let reference = self.port.reserve(&self.shared.rows, &start)?;
+        let mut ended = Ended::new();
+        let attached = self.shared.back.attach(&self.shared.rows, reference, &mut ended);
+        self.shared.post_ended(&mut ended);
+        if let Err(status) = attached {
+            self.port.release_reserved(&self.shared.rows, reference, Kind::Watch);
+            return Err(status);
+        }
+        tracing::trace!(target: "handle_watcher::control", number, ?reference, "watched");
+        if deadline_ns != NO_DEADLINE
+            && let Err(status) = self.send_deadline(reference, deadline_ns)
+        {
+            // Only after the stop; the watch has ended or will at once. It is taken back, so that nothing is told twice.
+            let _: Result<()> = self.unwatch_found(reference);
+            return Err(status);
+        }
+        Ok(WatchId::new(reference.slot, reference.generation))
+    }
+
+    fn arm_at(&self, watch: WatchId, deadline_ns: u64) -> Result<()> {
+        let reference = self.find_watch(watch)?;
+        let mut ended = Ended::new();
+        let armed = self.shared.back.arm(&self.shared.rows, reference, deadline_ns, &mut ended);
+        self.shared.post_ended(&mut ended);
+        if armed? != NO_DEADLINE {
+            self.shared.forget_deadline();
+        }
+        if deadline_ns == NO_DEADLINE { Ok(()) } else { self.send_deadline(reference, deadline_ns) }
+    }
+
+    fn change_found(&self, reference: Reference, signals: Signals) -> Result<()> {
+        let mut ended = Ended::new();
+        let changed = self.shared.back.change(&self.shared.rows, reference, signals, &mut ended);
+        self.shared.post_ended(&mut ended);
+        if changed?.is_queued() {
+            self.port.withdraw(&self.shared.rows, reference);
+        }
+        Ok(())
+    }
+
+    fn unwatch_found(&self, reference: Reference) -> Result<()> {
+        let mut ended = Ended::new();
+        let deadline_ns = self.shared.rows.row(reference.slot).deadline_ns.load(Ordering::Relaxed);
+        let detached = self.shared.back.detach(&self.shared.rows, reference, &mut ended);
+        self.shared.post_ended(&mut ended);
+        self.port.release(&self.shared.rows, reference, detached?);
+        if deadline_ns != NO_DEADLINE {
+            self.shared.forget_deadline();
+        }
+        Ok(())
+    }
+
+    /// Ends every watch on a number that is about to be closed.
+    fn end_number(&self, number: RawFd) {
+        let mut ended = Ended::new();
+        self.shared.back.close(&self.shared.rows, number, Code::Cancelled, &mut ended);
+        self.shared.post_ended(&mut ended);
+    }
+
+    fn start_timer(&self, deadline: Deadline, period_ns: u64, token: Token) -> Result<TimerId> {
+        self.shared.check_process()?;
+        let mode = if period_ns == 0 { Mode::Once } else { Mode::Edge };
+        let role = Role { kind: Kind::Timer, mode, wished: Signals::READABLE, child: false };
+        let deadline_ns = to_deadline_ns(Some(deadline));
+        let start = Start { extra: period_ns, ..start(role, token, self.port.index(), deadline_ns) };
+        let reference = self.port.reserve(&self.shared.rows, &start)?;
+        if !self.shared.rows.row(reference.slot).state.publish(reference.generation) {
+            self.port.release_reserved(&self.shared.rows, reference, Kind::Timer);
+            return Err(Status::new(Code::Unavailable, "the client was closed while the timer was being set"));
+        }
+        let timer = TimerId::new(reference.slot, reference.generation);
+        if let Err(status) = self.send_deadline(reference, deadline_ns) {
+            // NOT_FOUND would mean that the client was closed meanwhile, which took the timer along.
+            let _: Result<()> = self.cancel_timer(timer);
+            return Err(status);
+        }
+        Ok(timer)
+    }
+
+    fn send_deadline(&self, reference: Reference, deadline_ns: u64) -> Result<()> {
+        self.shared.send(Command::Deadline(Entry { deadline_ns, reference }), deadline_ns)
+    }
+
+    fn find_watch(&self, watch: WatchId) -> Result<Reference> {
+        self.find(watch.slot(), watch.generation(), Kind::Watch)
+    }
+
+    /// The row an id names, if it is this client's and of that kind. Numbers are checked, not trusted.
+    fn find(&self, slot: u32, generation: u32, kind: Kind) -> Result<Reference> {
+        self.shared.check_process()?;
+        let reference = Reference { slot, generation };
+        let row = self.shared.rows.row(slot);
+        let state = row.state.load();
+        let is_ours = row.port.load(Ordering::Relaxed) == self.port.index();
+        if state.generation() == generation && state.kind() == kind && is_ours && !state.is_reserved() {
+            return Ok(reference);
+        }
+        Err(unknown(reference, kind))
+    }
+}
+
+fn start(role: Role, token: Token, port: u32, deadline_ns: u64) -> Start {
+    Start { role, token, port, descriptor: 0, deadline_ns, extra: 0 }
+}
+
+/// A deadline as rows keep it; zero, which means none there, becomes 1 ns after boot, which has passed as well.
+fn to_deadline_ns(deadline: Option<Deadline>) -> u64 {
+    deadline.map_or(NO_DEADLINE, |deadline| deadline.as_ns().max(1))
+}
+
+fn unknown(reference: Reference, kind: Kind) -> Status {
+    let (name, end) = match kind {
+        Kind::Timer => ("timer", "it has fired or was cancelled"),
+        Kind::Watch | Kind::Wake => ("watch", "it has ended"),
+    };
+    Status::new(
+        Code::NotFound,
+        format!(
+            "{name} {}.{} is not a live {name} of this client: {end}, or the id is another client's",
+            reference.slot, reference.generation
+        ),
+    )
+}

@@ -1,0 +1,77 @@
+//! One dedicated thread waits on any number of handles for any number of clients.
+//!
+//! This is the engine. Programs depend on `handle-watcher-client`, which re-exports what they need.
+//!
+//! ```text
+//! control request → rows and kernel set → poll → ready scan → event port → client
+//!        └─ timers → command queue ────────↑
+//! ```
+
+#[cfg(not(loom))]
+mod child_process;
+#[cfg(not(loom))]
+mod command;
+#[cfg(not(loom))]
+mod config;
+#[cfg(not(loom))]
+mod control;
+#[cfg(not(loom))]
+mod deadline;
+#[cfg(not(loom))]
+mod events;
+#[cfg(not(loom))]
+mod file_changes;
+#[cfg(not(loom))]
+mod handle_table;
+#[cfg(not(loom))]
+mod list;
+#[cfg(not(loom))]
+mod poll_set;
+#[cfg(not(loom))]
+mod port;
+#[cfg(not(loom))]
+mod port_queue;
+#[cfg(not(loom))]
+mod rows;
+#[cfg(not(loom))]
+mod scan;
+#[cfg(not(loom))]
+mod shared;
+mod state;
+#[cfg(not(loom))]
+mod stats;
+mod sync;
+#[cfg(not(loom))]
+mod sys;
+#[cfg(not(loom))]
+mod timers;
+#[cfg(not(loom))]
+mod turn;
+#[cfg(not(loom))]
+mod wait_many;
+mod wake;
+#[cfg(not(loom))]
+mod watcher;
+
+#[cfg(not(loom))]
+pub use crate::{
+    child_process::ChildProcess,
+    config::{ClientConfig, Config},
+    control::{Control, WatchOptions},
+    deadline::Deadline,
+    events::Events,
+    file_changes::{Change, Changes, FileChanges},
+    handle_table::Refused,
+    port::Port,
+    stats::{ClientStats, HISTOGRAM_CLASSES, Histogram, Stats},
+    wait_many::{WaitEntry, wait_many},
+    watcher::Watcher,
+};
+pub use handle_watcher_wire::{
+    Code, Event, EventKind, HandleId, Mode, Result, Signals, SignalsState, Status, TimerId, Token, WatchId,
+};
+
+/// What `tests/loom.rs` models: the state word and the two wake flags, built over loom's atomics.
+#[cfg(loom)]
+#[doc(hidden)]
+pub mod model;

@@ -1,0 +1,376 @@
+//! What waits in a client's port: a queue of rows, built into events when they are handed out (contract C4, C9).
+//!
+//! The queue runs through the rows themselves, so posting allocates nothing and cannot fail, unwatch takes a row out
+//! in constant time, and a client that does not drain costs no memory beyond its rows.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use handle_watcher_wire::{Code, Event, EventKind, Result, Signals, Status, WatchId};
+
+use crate::events::Events;
+use crate::list::List;
+use crate::rows::{Reference, Row, Rows, Start};
+use crate::state::{Kind, State, Taken};
+use crate::stats::{ClientStats, Counter};
+use crate::sys::futex;
+use crate::wake::Parked;
+
+/// For descriptors: what can become true again at any time (contract C2).
+const DESCRIPTOR_SATISFIABLE: Signals = Signals::all();
+
+/// How many hand-outs may pass a child's exit before it is handed out among other events.
+const CHILD_HOLD_LIMIT: u32 = 64;
+
+/// How many rows of a client are looked at for data that was there before a child's exit.
+pub(crate) const CHILD_SCAN_LIMIT: usize = 1024;
+
+/// Limits of one client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortLimits {
+    pub(crate) watches: u32,
+    pub(crate) timers: u32,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Rows with something undelivered, oldest first.
+    ready: List,
+    /// Children that exited, handed out after the data that was there before.
+    exits: List,
+    /// Every row of the client.
+    rows: List,
+    watches: u32,
+    timers: u32,
+    /// How many hand-outs passed the oldest exit.
+    held: u32,
+    /// Why no new row is taken any more.
+    refusal: Option<&'static str>,
+    /// The watcher has stopped: nothing more will come.
+    stopped: bool,
+}
+
+impl Queue {
+    fn undelivered(&self) -> u32 {
+        self.ready.len() + self.exits.len()
+    }
+
+    fn count_of(&mut self, kind: Kind) -> Option<&mut u32> {
+        match kind {
+            Kind::Watch => Some(&mut self.watches),
+            Kind::Timer => Some(&mut self.timers),
+            Kind::Wake => None,
+        }
+    }
+}
+
+/// The part of a client that the watcher and the control handles share.
+#[derive(Debug)]
+pub(crate) struct PortQueue {
+    index: u32,
+    limits: PortLimits,
+    queue: Mutex<Queue>,
+    parked: Parked,
+    /// How many rows are queued; a hint that may be read without the lock.
+    undelivered: AtomicU32,
+    delivered: Counter,
+    wakes: Counter,
+}
+
+impl PortQueue {
+    pub(crate) fn new(index: u32, limits: PortLimits) -> Self {
+        Self {
+            index,
+            limits,
+            queue: Mutex::default(),
+            parked: Parked::new(),
+            undelivered: AtomicU32::new(0),
+            delivered: Counter::default(),
+            wakes: Counter::default(),
+        }
+    }
+
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves a row for this client.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` after the port was closed or the watcher stopped; `RESOURCE_EXHAUSTED` at a limit.
+    pub(crate) fn reserve(&self, rows: &Rows, start: &Start) -> Result<Reference> {
+        let mut queue = self.lock();
+        if let Some(refusal) = queue.refusal {
+            return Err(Status::new(Code::Unavailable, refusal));
+        }
+        let kind = start.role.kind;
+        let (limit, name) = match kind {
+            Kind::Watch => (self.limits.watches, "watch_limit"),
+            Kind::Timer => (self.limits.timers, "timer_limit"),
+            Kind::Wake => (u32::MAX, "client_limit"),
+        };
+        if queue.count_of(kind).is_some_and(|count| *count >= limit) {
+            return Err(Status::new(
+                Code::ResourceExhausted,
+                format!("this client has {limit} of them already; end some, or raise Config::{name}"),
+            ));
+        }
+        let reference = rows.reserve_row(start).ok_or_else(|| {
+            Status::new(
+                Code::ResourceExhausted,
+                "all rows of this watcher are taken; end some watches or timers, or raise Config::row_limit",
+            )
+        })?;
+        queue.rows.push_back(rows, reference.slot, Row::client_links);
+        if let Some(count) = queue.count_of(kind) {
+            *count += 1;
+        }
+        Ok(reference)
+    }
+
+    /// Frees a row whose state the caller detached (it was `before`), and takes it out of the queue.
+    pub(crate) fn release(&self, rows: &Rows, reference: Reference, before: State) {
+        let mut queue = self.lock();
+        dequeue(&mut queue, rows, reference.slot, before.is_child());
+        free(&mut queue, rows, reference, before.kind());
+        self.undelivered.store(queue.undelivered(), Ordering::Release);
+    }
+
+    /// Frees a reserved row that was not published, or whose state is gone already.
+    pub(crate) fn release_reserved(&self, rows: &Rows, reference: Reference, kind: Kind) {
+        free(&mut self.lock(), rows, reference, kind);
+    }
+
+    /// Takes a row out of the queue if nothing of it is undelivered any more.
+    pub(crate) fn withdraw(&self, rows: &Rows, reference: Reference) {
+        let mut queue = self.lock();
+        let state = rows.row(reference.slot).state.load();
+        if state.generation() == reference.generation && !state.is_queued() {
+            dequeue(&mut queue, rows, reference.slot, state.is_child());
+            self.undelivered.store(queue.undelivered(), Ordering::Release);
+        }
+    }
+
+    /// Puts rows into the queue that have become undelivered, and wakes the waiter if it is parked. References that
+    /// mean nothing any more (unwatched since, or queued already) are dropped here.
+    pub(crate) fn post(&self, rows: &Rows, references: &[Reference]) {
+        let mut queue = self.lock();
+        for reference in references {
+            let state = rows.row(reference.slot).state.load();
+            if state.generation() == reference.generation && state.is_queued() {
+                enqueue(&mut queue, rows, reference.slot, state.is_child());
+            }
+        }
+        self.undelivered.store(queue.undelivered(), Ordering::Release);
+        let wake = queue.undelivered() > 0 && self.parked.take();
+        drop(queue);
+        self.wake(wake);
+    }
+
+    /// Nothing more will come; a waiter returns.
+    pub(crate) fn stop(&self) {
+        let mut queue = self.lock();
+        queue.stopped = true;
+        let wake = self.parked.take();
+        drop(queue);
+        self.wake(wake);
+    }
+
+    /// Refuses new rows from now on; `refusal` is what callers are told.
+    pub(crate) fn refuse(&self, refusal: &'static str) {
+        self.lock().refusal.get_or_insert(refusal);
+    }
+
+    /// # Errors
+    /// `UNAVAILABLE` once no new row is taken.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.lock().refusal {
+            Some(refusal) => Err(Status::new(Code::Unavailable, refusal)),
+            None => Ok(()),
+        }
+    }
+
+    /// A row of this client, whichever comes first; for ending them all.
+    pub(crate) fn first_row(&self) -> Option<u32> {
+        let queue = self.lock();
+        (!queue.rows.is_empty()).then(|| queue.rows.head())
+    }
+
+    /// Calls `visit` with the rows of this client until it says to stop.
+    pub(crate) fn visit_rows(&self, rows: &Rows, mut visit: impl FnMut(u32, &Row) -> bool) {
+        let queue = self.lock();
+        let mut slot = queue.rows.head();
+        while slot != crate::list::NIL {
+            let row = rows.row(slot);
+            if !visit(slot, row) {
+                return;
+            }
+            slot = row.client_links.next();
+        }
+    }
+
+    /// Hands out what is queued, as much as `events` has room for. Exits are handed out when `with_exits` allows it.
+    /// True if nothing is left and nothing will come.
+    pub(crate) fn take(
+        &self,
+        rows: &Rows,
+        events: &mut Events,
+        with_exits: bool,
+        away: &mut Vec<Reference>,
+    ) -> bool {
+        let mut queue = self.lock();
+        // Nobody else can post meanwhile, and a row joins anew at most once, for its Ended event: this ends.
+        while events.has_room() && !queue.ready.is_empty() {
+            let slot = queue.ready.head();
+            queue.ready.remove(rows, slot, Row::queue_links);
+            hand_out(&mut queue, rows, slot, events, away);
+        }
+        let passes = queue.held;
+        queue.held = if queue.exits.is_empty() { 0 } else { passes + 1 };
+        if with_exits || passes >= CHILD_HOLD_LIMIT {
+            queue.held = 0;
+            while events.has_room() && !queue.exits.is_empty() {
+                let slot = queue.exits.head();
+                queue.exits.remove(rows, slot, Row::queue_links);
+                hand_out(&mut queue, rows, slot, events, away);
+            }
+        }
+        self.undelivered.store(queue.undelivered(), Ordering::Release);
+        self.delivered.add(events.len() as u64);
+        queue.stopped && queue.undelivered() == 0
+    }
+
+    /// True if children's exits are all there is to hand out.
+    pub(crate) fn has_only_exits(&self) -> bool {
+        let queue = self.lock();
+        queue.ready.is_empty() && !queue.exits.is_empty()
+    }
+
+    /// Something is queued; may be out of date by the time it returns.
+    pub(crate) fn looks_ready(&self) -> bool {
+        self.undelivered.load(Ordering::Acquire) > 0
+    }
+
+    /// Parks until something is posted or the deadline passes; true if the deadline passed. `ignore_exits`: only
+    /// exits are queued, and they are being held back.
+    pub(crate) fn park(&self, deadline_ns: Option<u64>, ignore_exits: bool) -> bool {
+        let queue = self.lock();
+        let waiting = if ignore_exits { queue.ready.len() } else { queue.undelivered() };
+        if waiting > 0 || queue.stopped {
+            return false;
+        }
+        self.parked.raise();
+        drop(queue);
+        while self.parked.is_raised() {
+            if futex::park(self.parked.word(), Parked::EXPECTED, deadline_ns) {
+                let _queue = self.lock();
+                return self.parked.take();
+            }
+        }
+        false
+    }
+
+    pub(crate) fn stats(&self) -> ClientStats {
+        let queue = self.lock();
+        ClientStats {
+            watches: queue.watches.into(),
+            timers: queue.timers.into(),
+            handles: 0,
+            undelivered: queue.undelivered().into(),
+            delivered: self.delivered.get(),
+            wakes: self.wakes.get(),
+        }
+    }
+
+    fn wake(&self, wake: bool) {
+        if wake {
+            self.wakes.add_shared(1);
+            futex::unpark(self.parked.word());
+        }
+    }
+
+}
+
+/// Builds the event of a row that was just taken out of the queue.
+fn hand_out(
+    queue: &mut Queue,
+    rows: &Rows,
+    slot: u32,
+    events: &mut Events,
+    away: &mut Vec<Reference>,
+) {
+    let row = rows.row(slot);
+    let state = row.state.load();
+    let reference = Reference { slot, generation: state.generation() };
+    let taken = row.state.take(reference.generation);
+    match taken {
+        Taken::Nothing => return,
+        Taken::Ready { ended: true, .. } | Taken::Deadline { ended: true, .. } => {
+            // The Ended event comes after everything that waits now.
+            enqueue(queue, rows, slot, state.is_child());
+        }
+        Taken::Ready { .. } if row.state.load().is_away() => away.push(reference),
+        Taken::Ready { .. } | Taken::Deadline { .. } | Taken::Ended(_) => {}
+    }
+    if let Some(event) = event_of(row, state.kind(), reference, taken) {
+        events.push(event);
+    }
+    if matches!(taken, Taken::Ended(_)) || state.is_one_shot_timer() {
+        free(queue, rows, reference, state.kind());
+    }
+}
+
+/// The event of what was taken; none where another hand-out told of it already.
+fn event_of(row: &Row, kind: Kind, reference: Reference, taken: Taken) -> Option<Event> {
+    let count = match kind {
+        Kind::Watch => 1,
+        Kind::Timer | Kind::Wake => row.count().swap(0, Ordering::AcqRel),
+    };
+    let (event_kind, satisfied, satisfiable, status) = match taken {
+        Taken::Nothing => return None,
+        Taken::Ended(code) => (EventKind::Ended, Signals::empty(), Signals::empty(), code),
+        Taken::Deadline { satisfied, .. } => (EventKind::Deadline, satisfied, DESCRIPTOR_SATISFIABLE, Code::Ok),
+        Taken::Ready { satisfied, .. } => match kind {
+            Kind::Watch => (EventKind::Ready, satisfied, DESCRIPTOR_SATISFIABLE, Code::Ok),
+            Kind::Timer => (EventKind::Timer, Signals::empty(), Signals::empty(), Code::Ok),
+            Kind::Wake => (EventKind::Wake, Signals::empty(), Signals::empty(), Code::Ok),
+        },
+    };
+    (count > 0).then(|| Event {
+        watch: WatchId::new(reference.slot, reference.generation),
+        token: row.token.load(Ordering::Relaxed),
+        kind: event_kind,
+        satisfied,
+        satisfiable,
+        status,
+        count,
+    })
+}
+
+fn free(queue: &mut Queue, rows: &Rows, reference: Reference, kind: Kind) {
+    queue.rows.remove(rows, reference.slot, Row::client_links);
+    if let Some(count) = queue.count_of(kind) {
+        *count -= 1;
+    }
+    rows.free_row(reference);
+}
+
+fn enqueue(queue: &mut Queue, rows: &Rows, slot: u32, child: bool) {
+    let queued =
+        queue.ready.contains(rows, slot, Row::queue_links) || queue.exits.contains(rows, slot, Row::queue_links);
+    if !queued {
+        let list = if child { &mut queue.exits } else { &mut queue.ready };
+        list.push_back(rows, slot, Row::queue_links);
+    }
+}
+
+fn dequeue(queue: &mut Queue, rows: &Rows, slot: u32, child: bool) {
+    let list = if child { &mut queue.exits } else { &mut queue.ready };
+    if list.contains(rows, slot, Row::queue_links) {
+        list.remove(rows, slot, Row::queue_links);
+    }
+}

@@ -1,0 +1,215 @@
+//! The rows of the wait set: one cache line per watch or timer, contiguous, never moved, never rebuilt per wait.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::list::{Links, NIL};
+use crate::state::{Role, StateWord};
+use crate::sys::region::Region;
+
+/// No deadline. Deadlines count from 1.
+pub(crate) const NO_DEADLINE: u64 = 0;
+
+/// One watch, timer or wake flag of one client.
+///
+/// The state word decides races. Everything else is written by the owner before it publishes the row, or under the
+/// lock that is named at the field.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Row {
+    pub(crate) state: StateWord,
+    pub(crate) token: AtomicU64,
+    /// Watch: its deadline, under its node's lock. Timer: when it is next due, written by the watcher.
+    pub(crate) deadline_ns: AtomicU64,
+    /// Timer: its period, 0 for a one-shot. Paused watch: what it wished for.
+    pub(crate) extra: AtomicU64,
+    /// The port it belongs to.
+    pub(crate) port: AtomicU32,
+    /// Watch: the descriptor number. Timer and wake flag: how many are merged in the undelivered event.
+    number: AtomicU32,
+    /// In the port's queue, under the port's lock.
+    pub(crate) queue_links: Links,
+    /// In the node of its descriptor, under the node's lock.
+    pub(crate) node_links: Links,
+    /// In its client's list of rows, under the port's lock; in the free list, under that one's.
+    pub(crate) client_links: Links,
+}
+
+impl Row {
+    fn new() -> Self {
+        Self {
+            state: StateWord::new(1),
+            token: AtomicU64::new(0),
+            deadline_ns: AtomicU64::new(NO_DEADLINE),
+            extra: AtomicU64::new(0),
+            port: AtomicU32::new(0),
+            number: AtomicU32::new(0),
+            queue_links: Links::default(),
+            node_links: Links::default(),
+            client_links: Links::default(),
+        }
+    }
+
+    /// The descriptor number of a watch.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.number.load(Ordering::Relaxed).cast_signed()
+    }
+
+    /// What timers and wake flags count.
+    pub(crate) fn count(&self) -> &AtomicU32 {
+        &self.number
+    }
+
+    pub(crate) fn queue_links(&self) -> &Links {
+        &self.queue_links
+    }
+
+    pub(crate) fn node_links(&self) -> &Links {
+        &self.node_links
+    }
+
+    pub(crate) fn client_links(&self) -> &Links {
+        &self.client_links
+    }
+}
+
+/// A slot and the generation it had: names one owner of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reference {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+/// What a new row starts with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) role: Role,
+    pub(crate) token: u64,
+    pub(crate) port: u32,
+    pub(crate) descriptor: RawFd,
+    pub(crate) deadline_ns: u64,
+    pub(crate) extra: u64,
+}
+
+#[derive(Debug)]
+struct Free {
+    head: u32,
+    retired: u32,
+}
+
+/// Every row of one watcher.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    region: Region<Row>,
+    /// Stands in for slots that were never made, so that looking up a foreign number needs no branch at each use.
+    nowhere: Row,
+    free: Mutex<Free>,
+}
+
+impl Rows {
+    /// Reserves address space for `limit` rows.
+    pub(crate) fn reserve(limit: usize) -> Result<Self, rustix::io::Errno> {
+        Ok(Self {
+            region: Region::reserve(limit)?,
+            nowhere: Row::new(),
+            free: Mutex::new(Free { head: NIL, retired: 0 }),
+        })
+    }
+
+    /// The row in this slot. A slot that was never made gives a row that nobody owns, whose generation 1 is free.
+    #[inline]
+    pub(crate) fn row(&self, slot: u32) -> &Row {
+        let index = (slot as usize).wrapping_sub(1);
+        self.region.get(index).unwrap_or(&self.nowhere)
+    }
+
+    /// Takes a free row and fills it; the caller alone knows it until it publishes the state. Nothing when every
+    /// row is taken.
+    pub(crate) fn reserve_row(&self, start: &Start) -> Option<Reference> {
+        let slot = self.take_free()?;
+        let row = self.row(slot);
+        row.token.store(start.token, Ordering::Relaxed);
+        row.deadline_ns.store(start.deadline_ns, Ordering::Relaxed);
+        row.extra.store(start.extra, Ordering::Relaxed);
+        row.port.store(start.port, Ordering::Relaxed);
+        row.number.store(start.descriptor.cast_unsigned(), Ordering::Relaxed);
+        let generation = row.state.reserve(start.role);
+        Some(Reference { slot, generation })
+    }
+
+    /// Gives a row back. The caller owns it alone and took it out of every list. A slot whose generation would wrap
+    /// is retired: no id of it may ever be given out twice.
+    pub(crate) fn free_row(&self, reference: Reference) {
+        let row = self.row(reference.slot);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        match reference.generation.checked_add(1) {
+            Some(next) => {
+                row.state.recycle(next);
+                row.client_links.set_next(free.head);
+                free.head = reference.slot;
+            }
+            None => {
+                row.state.recycle(0);
+                free.retired += 1;
+            }
+        }
+    }
+
+    fn take_free(&self) -> Option<u32> {
+        {
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            if free.head != NIL {
+                let slot = free.head;
+                free.head = self.row(slot).client_links.next();
+                self.row(slot).client_links.set_next(NIL);
+                return Some(slot);
+            }
+        }
+        let index = self.region.push(|_| Row::new())?;
+        u32::try_from(index + 1).ok()
+    }
+}
+
+const _: () = assert!(size_of::<Row>() == 64, "one cache line per row");
+
+#[cfg(test)]
+mod tests {
+    use handle_watcher_wire::{Mode, Signals};
+
+    use super::*;
+    use crate::state::Kind;
+
+    fn start() -> Start {
+        let role = Role { kind: Kind::Watch, mode: Mode::Once, wished: Signals::READABLE, child: false };
+        Start { role, token: 5, port: 1, descriptor: 3, deadline_ns: NO_DEADLINE, extra: 0 }
+    }
+
+    #[test]
+    fn a_slot_comes_back_with_another_generation() {
+        let rows = Rows::reserve(2).expect("address space");
+        let first = rows.reserve_row(&start()).expect("room");
+        rows.free_row(first);
+        let second = rows.reserve_row(&start()).expect("room");
+        assert_eq!(first.slot, second.slot);
+        assert_ne!(first.generation, second.generation);
+        assert!(rows.reserve_row(&start()).is_some());
+        assert_eq!(rows.reserve_row(&start()), None, "the limit is an answer");
+    }
+
+    #[test]
+    fn a_slot_whose_generation_would_wrap_is_retired() {
+        let rows = Rows::reserve(1).expect("address space");
+        let first = rows.reserve_row(&start()).expect("room");
+        rows.free_row(Reference { slot: first.slot, generation: u32::MAX });
+        assert_eq!(rows.reserve_row(&start()), None);
+    }
+
+    #[test]
+    fn a_slot_never_made_is_nobodys() {
+        let rows = Rows::reserve(1).expect("address space");
+        for slot in [0, 1, 99, u32::MAX] {
+            assert!(!rows.row(slot).state.load().is_live(), "{slot}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What the watcher thread and every client share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
+
+use crossbeam_channel::Receiver;
+use handle_watcher_wire::{Code, Result, Status};
+
+use crate::command::{CommandQueue, SendError};
+use crate::config::Config;
+use crate::poll_set::{Ended, PollSet};
+use crate::port_queue::{PortLimits, PortQueue};
+use crate::rows::{Reference, Rows};
+use crate::stats::{Counters, Stats};
+use crate::sys::fork::Birth;
+use crate::timers::Entry;
+
+/// Cancelled deadlines are worth a wake of a sleeping watcher, to sweep them, once this many have gathered.
+const SWEEP_WAKE: u64 = 1 << 16;
+
+/// What clients ask of the watcher thread: only what it alone owns. Watches need no command at all.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// A client is there.
+    Open(Arc<PortQueue>),
+    /// A client is gone; its index may be given to another.
+    Close(u32),
+    /// A timer or a watch has a deadline.
+    Deadline(Entry),
+}
+
+/// The clients, by index.
+#[derive(Debug, Default)]
+struct Registry {
+    ports: Vec<Option<Arc<PortQueue>>>,
+    free: Vec<u32>,
+    count: u32,
+    /// The watcher has stopped; a client made now would wait for ever.
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) rows: Rows,
+    pub(crate) back: PollSet,
+    pub(crate) counters: Counters,
+    commands: CommandQueue<Command>,
+    registry: Mutex<Registry>,
+    birth: Birth,
+    /// Set once, by the first stop.
+    stopping: AtomicBool,
+    watcher_thread: OnceLock<ThreadId>,
+    /// Deadlines that were cancelled or replaced and not yet swept out.
+    dead_deadlines: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config) -> Result<(Self, Receiver<Command>)> {
+        config.check()?;
+        let birth = Birth::here().map_err(|error| unavailable("the fork marker", &error))?;
+        let rows = Rows::reserve(config.row_limit as usize).map_err(|errno| {
+            let limit = config.row_limit;
+            Status::new(
+                Code::ResourceExhausted,
+                format!("no address space for {limit} rows ({errno}); lower Config::row_limit"),
+            )
+        })?;
+        let numbers = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+        let numbers = numbers.and_then(|numbers| usize::try_from(numbers).ok()).unwrap_or(usize::MAX);
+        let back = PollSet::new(numbers).map_err(|error| unavailable("the poll set", &error))?;
+        let (commands, receiver) = CommandQueue::new(config.command_limit);
+        let shared = Self {
+            config,
+            rows,
+            back,
+            counters: Counters::default(),
+            commands,
+            registry: Mutex::default(),
+            birth,
+            stopping: AtomicBool::new(false),
+            watcher_thread: OnceLock::new(),
+            dead_deadlines: AtomicU64::new(0),
+        };
+        Ok((shared, receiver))
+    }
+
+    /// # Errors
+    /// `FAILED_PRECONDITION` in a process that was forked since. One load.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.birth.is_elsewhere() {
+            return Err(Status::new(
+                Code::FailedPrecondition,
+                "this client was made before a fork and does not work in the child; make a new watcher there",
+            ));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.birth.is_elsewhere()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Asks the watcher to stop; the first caller's request counts. The caller writes the wake.
+    pub(crate) fn request_stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        if self.back.epoll().wake().is_err() {
+            tracing::error!(target: "handle_watcher::watcher", "the stop could not be written to the watcher");
+        }
+    }
+
+    pub(crate) fn set_watcher_thread(&self, thread: ThreadId) {
+        // Set once, by the thread itself, before anybody else knows of it.
+        let _: std::result::Result<(), ThreadId> = self.watcher_thread.set(thread);
+    }
+
+    pub(crate) fn is_watcher_thread(&self) -> bool {
+        self.watcher_thread.get() == Some(&std::thread::current().id())
+    }
+
+    pub(crate) fn commands(&self) -> &CommandQueue<Command> {
+        &self.commands
+    }
+
+    /// Sends a command that is due at `due_ns`. Never call it while holding a lock.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` after the stop; `RESOURCE_EXHAUSTED` on the watcher thread itself with a full queue.
+    pub(crate) fn send(&self, command: Command, due_ns: u64) -> Result<()> {
+        let may_wait = !self.is_watcher_thread();
+        self.commands.send(command, due_ns, may_wait, self.back.epoll()).map_err(|error| match error {
+            SendError::Stopped => stopped(),
+            SendError::Full => Status::new(
+                Code::ResourceExhausted,
+                format!(
+                    "{} commands wait for the watcher thread, which cannot wait for itself; raise \
+                     Config::command_limit",
+                    self.config.command_limit
+                ),
+            ),
+            SendError::Wake(kind) => Status::new(
+                Code::Internal,
+                format!("the watcher could not be woken ({kind}); is write(2) on an eventfd forbidden here?"),
+            ),
+        })
+    }
+
+    /// Notes that a deadline no longer matters, so that it is swept out in time.
+    pub(crate) fn forget_deadline(&self) {
+        let dead = self.dead_deadlines.fetch_add(1, Ordering::Relaxed) + 1;
+        if dead.is_multiple_of(SWEEP_WAKE) && self.commands.wake(0, self.back.epoll()).is_err() {
+            tracing::warn!(target: "handle_watcher::watcher", "the watcher could not be woken to sweep its timers");
+        }
+    }
+
+    pub(crate) fn dead_deadlines(&self) -> u64 {
+        self.dead_deadlines.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn dead_deadlines_dropped(&self, count: u64) {
+        let dropped = |dead: u64| Some(dead.saturating_sub(count));
+        // The closure never declines, so the update always happens.
+        let _: std::result::Result<u64, u64> =
+            self.dead_deadlines.fetch_update(Ordering::Relaxed, Ordering::Relaxed, dropped);
+    }
+
+    /// Makes a client's queue known.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` at the limit of clients; `UNAVAILABLE` after the stop.
+    pub(crate) fn open_port(&self) -> Result<Arc<PortQueue>> {
+        let limits = PortLimits { watches: self.config.watch_limit, timers: self.config.timer_limit };
+        let port = {
+            let mut registry = self.registry();
+            if registry.is_closed {
+                return Err(stopped());
+            }
+            if registry.count >= self.config.client_limit {
+                return Err(Status::new(
+                    Code::ResourceExhausted,
+                    format!(
+                        "this watcher has {} clients already; drop some, or raise Config::client_limit",
+                        registry.count
+                    ),
+                ));
+            }
+            let index = match registry.free.pop() {
+                Some(index) => index,
+                None => {
+                    registry.ports.push(None);
+                    u32::try_from(registry.ports.len() - 1).unwrap_or(u32::MAX)
+                }
+            };
+            let port = Arc::new(PortQueue::new(index, limits));
+            registry.ports[index as usize] = Some(Arc::clone(&port));
+            registry.count += 1;
+            port
+        };
+        // Not due by itself: whatever the client registers is looked at after the commands.
+        if let Err(status) = self.send(Command::Open(Arc::clone(&port)), u64::MAX) {
+            self.forget_port(port.index());
+            return Err(status);
+        }
+        Ok(port)
+    }
+
+    /// Gives a client's index to the next one. Called by the watcher when it has let go of the port.
+    pub(crate) fn forget_port(&self, index: u32) {
+        let mut registry = self.registry();
+        let place = registry.ports.get_mut(index as usize);
+        if place.and_then(Option::take).is_some() {
+            registry.count -= 1;
+            registry.free.push(index);
+        }
+    }
+
+    /// Refuses new clients from now on, and gives every port there is.
+    pub(crate) fn close_registry(&self) -> Vec<Arc<PortQueue>> {
+        self.registry().is_closed = true;
+        self.ports()
+    }
+
+    /// Every port there is.
+    pub(crate) fn ports(&self) -> Vec<Arc<PortQueue>> {
+        self.registry().ports.iter().flatten().cloned().collect()
+    }
+
+    /// Posts rows that something ended, each to its own port. Call it without any lock.
+    pub(crate) fn post_ended(&self, ended: &mut Ended) {
+        for reference in ended.drain(..) {
+            self.post(reference);
+        }
+    }
+
+    /// Posts one row to its port. Call it without any lock.
+    pub(crate) fn post(&self, reference: Reference) {
+        let index = self.rows.row(reference.slot).port.load(Ordering::Relaxed);
+        let port = self.registry().ports.get(index as usize).cloned().flatten();
+        if let Some(port) = port {
+            port.post(&self.rows, &[reference]);
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = self.counters.snapshot();
+        stats.wakes = self.commands.wakes();
+        for port in self.ports() {
+            let client = port.stats();
+            stats.clients += 1;
+            stats.watches += client.watches;
+            stats.timers += client.timers;
+            stats.undelivered += client.undelivered;
+            stats.client_wakes += client.wakes;
+        }
+        stats
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What every call answers after the stop.
+pub(crate) fn stopped() -> Status {
+    Status::new(Code::Unavailable, "the watcher has stopped; spawn a new one")
+}
+
+fn unavailable(what: &str, error: &std::io::Error) -> Status {
+    let full = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM));
+    let code = if full { Code::ResourceExhausted } else { Code::Unavailable };
+    Status::new(
+        code,
+        format!("{what} could not be made: {error}; close descriptors or raise RLIMIT_NOFILE if they ran out"),
+    )
+}

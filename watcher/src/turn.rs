@@ -1,0 +1,243 @@
+//! The watcher thread's loop: wait, take commands, fire what is ready, expire what is due, post, again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+use handle_watcher_wire::{Code, Signals};
+use rustix::event::epoll::Event;
+
+use crate::poll_set::{Collected, Ended};
+use crate::rows::{NO_DEADLINE, Reference};
+use crate::scan::Staged;
+use crate::shared::{Command, Shared};
+use crate::state::{Kind, Outcome};
+use crate::sys::clock::now_ns;
+use crate::timers::{Entry, Timers};
+use crate::wake::ParkedUntil;
+
+/// Everything the watcher thread owns alone. Made on that thread: kernel events are not for sending.
+pub(crate) struct Turn {
+    shared: Arc<Shared>,
+    commands: Receiver<Command>,
+    timers: Timers,
+    staged: Staged,
+    ended: Ended,
+    events: Vec<Event>,
+    /// The previous turn left work behind: do not sleep.
+    is_behind: bool,
+    /// Spin until then.
+    spin_until_ns: u64,
+}
+
+impl Turn {
+    pub(crate) fn new(shared: Arc<Shared>, commands: Receiver<Command>) -> Self {
+        let events = Vec::with_capacity(shared.config.poll_batch);
+        Self {
+            shared,
+            commands,
+            timers: Timers::default(),
+            staged: Staged::default(),
+            ended: Ended::default(),
+            events,
+            is_behind: false,
+            spin_until_ns: 0,
+        }
+    }
+
+    /// Turns until somebody asks for the stop, then tells every watch.
+    pub(crate) fn run(&mut self) {
+        while !self.shared.is_stopping() {
+            self.turn();
+        }
+        self.finish(Code::Aborted);
+    }
+
+    /// One pass. The order is a rule: commands before events, and exactly as many as are queued when the wait
+    /// returns, so that whoever registered something is known before its first event is looked at.
+    fn turn(&mut self) {
+        self.wait();
+        let commands = self.take_commands();
+        let found = !self.events.is_empty();
+        self.fire_ready();
+        self.expire_due();
+        self.sweep();
+        self.post();
+        if (found || commands > 0) && self.shared.config.spin > Duration::ZERO {
+            let spin_ns = u64::try_from(self.shared.config.spin.as_nanos()).unwrap_or(u64::MAX);
+            self.spin_until_ns = now_ns().saturating_add(spin_ns);
+        }
+        self.shared.counters.turns.add(1);
+    }
+
+    fn wait(&mut self) {
+        let timeout_ns = self.park();
+        let waited = self.shared.back.epoll().wait(&mut self.events, timeout_ns);
+        self.shared.commands().parked_until().unpark();
+        if let Err(errno) = waited {
+            // Nothing can be waited for without the set; a spin would only hide it.
+            tracing::error!(target: "handle_watcher::watcher", %errno, "the poll set failed; the watcher stops");
+            self.shared.request_stop();
+        }
+        self.shared.counters.readiness.add(self.events.len() as u64);
+        self.shared.counters.ready_per_wait.record(self.events.len());
+    }
+
+    /// Decides how long to sleep, says so to the clients, and looks at the commands once more.
+    fn park(&mut self) -> Option<u64> {
+        if self.is_behind {
+            return Some(0);
+        }
+        let (next, dropped) = self.timers.next(|entry| is_meant(&self.shared, entry));
+        if dropped > 0 {
+            self.shared.dead_deadlines_dropped(dropped);
+        }
+        let spins = self.spin_until_ns > 0 && now_ns() < self.spin_until_ns;
+        if spins {
+            std::hint::spin_loop();
+            return Some(0);
+        }
+        self.spin_until_ns = 0;
+        self.shared.commands().parked_until().park(next.unwrap_or(ParkedUntil::FOR_EVER));
+        if !self.commands.is_empty() || self.shared.is_stopping() {
+            return Some(0);
+        }
+        next.map(|deadline_ns| deadline_ns.saturating_sub(now_ns()))
+    }
+
+    fn take_commands(&mut self) -> usize {
+        let count = self.commands.len();
+        for command in self.commands.try_iter().take(count) {
+            match command {
+                Command::Open(port) => self.staged.open(port),
+                Command::Close(index) => {
+                    self.staged.close(index);
+                    self.shared.forget_port(index);
+                }
+                Command::Deadline(entry) => {
+                    self.timers.set(entry);
+                    self.shared.counters.timers_set.add(1);
+                }
+            }
+        }
+        self.shared.counters.commands.add(count as u64);
+        self.shared.counters.commands_per_turn.record(count);
+        count
+    }
+
+    fn fire_ready(&mut self) {
+        let (shared, staged) = (&self.shared, &mut self.staged);
+        for &event in &self.events {
+            let collected = shared.back.collect(
+                &shared.rows,
+                event,
+                |row, reference| staged.stage(row, reference),
+                &mut self.ended,
+            );
+            if collected == Collected::Stale {
+                shared.counters.stale_events.add(1);
+                tracing::trace!(target: "handle_watcher::turn", token = event.data.u64(), "stale event dropped");
+            }
+        }
+        self.is_behind = self.events.len() == self.events.capacity();
+    }
+
+    fn expire_due(&mut self) {
+        if self.timers.len() == 0 {
+            return;
+        }
+        let now = now_ns();
+        let mut left = self.shared.config.timer_batch;
+        while left > 0 {
+            let Some(entry) = self.timers.pop_due(now) else { break };
+            self.expire(entry, now);
+            left -= 1;
+        }
+        self.is_behind |= left == 0;
+        self.shared.counters.timers_kept.set(self.timers.len() as u64);
+    }
+
+    fn expire(&mut self, entry: Entry, now: u64) {
+        let shared = &self.shared;
+        let row = shared.rows.row(entry.reference.slot);
+        if !is_meant(shared, entry) {
+            shared.dead_deadlines_dropped(1);
+            return;
+        }
+        let outcome = match row.state.load().kind() {
+            Kind::Timer => {
+                let period_ns = row.extra.load(Ordering::Relaxed);
+                let periods = if period_ns == 0 { 0 } else { (now - entry.deadline_ns) / period_ns };
+                if period_ns > 0 {
+                    // The next one counts from when this one was due, so that no period drifts.
+                    let next = entry.deadline_ns.saturating_add((periods + 1).saturating_mul(period_ns));
+                    row.deadline_ns.store(next, Ordering::Relaxed);
+                    self.timers.set(Entry { deadline_ns: next, ..entry });
+                }
+                row.count().fetch_add(u32::try_from(periods + 1).unwrap_or(u32::MAX), Ordering::AcqRel);
+                row.state.fire(entry.reference.generation, Signals::READABLE)
+            }
+            Kind::Watch => {
+                shared.back.expire(&shared.rows, entry.reference, entry.deadline_ns, &mut self.ended)
+            }
+            Kind::Wake => Outcome::Ignored,
+        };
+        if outcome == Outcome::Queue {
+            self.staged.stage(row, entry.reference);
+        }
+        shared.counters.timers_fired.add(1);
+    }
+
+    /// Throws cancelled deadlines out once they are many.
+    fn sweep(&mut self) {
+        let dead = self.shared.dead_deadlines();
+        if dead > 0 {
+            let swept = self.timers.sweep(dead, |entry| is_meant(&self.shared, entry));
+            if swept > 0 {
+                self.shared.dead_deadlines_dropped(swept);
+            }
+        }
+        self.shared.counters.timers_kept.set(self.timers.len() as u64);
+    }
+
+    fn post(&mut self) {
+        self.staged.post(&self.shared.rows);
+        if !self.ended.is_empty() {
+            self.shared.post_ended(&mut self.ended);
+        }
+    }
+
+    /// Ends every watch and tells every waiter. After this the clients' calls answer UNAVAILABLE.
+    pub(crate) fn finish(&mut self, code: Code) {
+        self.take_commands();
+        for port in self.shared.close_registry() {
+            // From here on the port takes no new row, so the list can only shrink.
+            port.refuse("the watcher has stopped; spawn a new one");
+            let mut references = Vec::new();
+            port.visit_rows(&self.shared.rows, |slot, row| {
+                let state = row.state.load();
+                if state.kind() == Kind::Watch {
+                    references.push(Reference { slot, generation: state.generation() });
+                }
+                true
+            });
+            for reference in references {
+                let row = self.shared.rows.row(reference.slot);
+                if !self.shared.back.end(&self.shared.rows, reference, code, &mut self.ended) {
+                    row.state.abandon(reference.generation);
+                }
+            }
+            self.shared.post_ended(&mut self.ended);
+            port.stop();
+        }
+    }
+}
+
+/// A deadline still matters: its row has the same owner, is armed, and was given no other deadline.
+fn is_meant(shared: &Shared, entry: Entry) -> bool {
+    let row = shared.rows.row(entry.reference.slot);
+    let state = row.state.load();
+    let armed = state.generation() == entry.reference.generation && (state.is_armed() || state.is_reserved());
+    armed && entry.deadline_ns != NO_DEADLINE && row.deadline_ns.load(Ordering::Relaxed) == entry.deadline_ns
+}
