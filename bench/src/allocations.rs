@@ -17,17 +17,22 @@ const TIMERS: &str = "timers";
 /// The bench and its subjects.
 pub(crate) fn bench() -> Bench {
     let mut subjects = vec![
-        Entry::ours("ours", |placement| counted(round_trip::ours(placement, Mode::Edge)?)).part(ROUND_TRIP),
-        Entry::ours("ours-once", |placement| counted(round_trip::ours(placement, Mode::Once)?))
+        Entry::ours("ours", |placement| counted(round_trip::blocking::ours(placement, Mode::Edge)?))
             .part(ROUND_TRIP),
-        Entry::ours("ours-level", |placement| counted(round_trip::ours(placement, Mode::Level)?))
+        Entry::ours("ours-once", |placement| counted(round_trip::blocking::ours(placement, Mode::Once)?))
             .part(ROUND_TRIP),
-        Entry::ours("ours-throughput", |placement| counted(throughput::ours(placement, Mode::Edge)?))
+        Entry::ours("ours-level", |placement| counted(round_trip::blocking::ours(placement, Mode::Level)?))
+            .part(ROUND_TRIP),
+        Entry::ours("ours-throughput", |placement| counted(throughput::loops::ours(placement, Mode::Edge)?))
             .part(THROUGHPUT),
-        Entry::ours("ours-throughput-once", |placement| counted(throughput::ours(placement, Mode::Once)?))
-            .part(THROUGHPUT),
-        Entry::ours("ours-throughput-level", |placement| counted(throughput::ours(placement, Mode::Level)?))
-            .part(THROUGHPUT),
+        Entry::ours("ours-throughput-once", |placement| {
+            counted(throughput::loops::ours(placement, Mode::Once)?)
+        })
+        .part(THROUGHPUT),
+        Entry::ours("ours-throughput-level", |placement| {
+            counted(throughput::loops::ours(placement, Mode::Level)?)
+        })
+        .part(THROUGHPUT),
         Entry::ours("ours-timers", |placement| counted(timers::fewer_of_ours(placement)?)).part(TIMERS),
     ];
     subjects.extend(peers());
@@ -44,12 +49,15 @@ pub(crate) fn bench() -> Bench {
 #[cfg(feature = "peers")]
 fn peers() -> Vec<Entry> {
     vec![
-        Entry::peer("async-io", |placement| counted(round_trip::async_io_thread(placement)?))
+        Entry::peer("async-io", |placement| counted(round_trip::tasks::async_io_thread(placement)?))
             .part(ROUND_TRIP),
-        Entry::peer("tokio", |placement| counted(round_trip::tokio_current(placement)?)).part(ROUND_TRIP),
-        Entry::peer("async-io-throughput", |placement| counted(throughput::async_io_thread(placement)?))
-            .part(THROUGHPUT),
-        Entry::peer("tokio-throughput", |placement| counted(throughput::tokio_current(placement)?))
+        Entry::peer("tokio", |placement| counted(round_trip::tasks::tokio_current(placement)?))
+            .part(ROUND_TRIP),
+        Entry::peer("async-io-throughput", |placement| {
+            counted(throughput::tasks::async_io_thread(placement)?)
+        })
+        .part(THROUGHPUT),
+        Entry::peer("tokio-throughput", |placement| counted(throughput::tasks::tokio_current(placement)?))
             .part(THROUGHPUT),
         Entry::peer("async-io-timers", |placement| counted(timers::fewer_of_async_io(placement)?))
             .part(TIMERS),

@@ -63,9 +63,9 @@ impl Before {
 impl Drop for Before {
     fn drop(&mut self) {
         // The thread can be gone already only because it failed, which its clients have reported.
-        drop(self.door.order(Command::Stop));
+        self.door.order(Command::Stop).ok();
         if let Some(thread) = self.thread.take() {
-            drop(thread.join());
+            thread.join().ok();
         }
     }
 }
@@ -132,7 +132,7 @@ fn run(mut poll: Poll, inbox: &Receiver<Command>) -> Result<()> {
 fn report(watch: &mut Watch) {
     if std::mem::take(&mut watch.is_armed) {
         // A client that left does not want to know.
-        drop(watch.events.send(()));
+        watch.events.send(()).ok();
     }
 }
 

@@ -119,18 +119,17 @@ fn peers() -> Vec<Entry> {
 #[cfg(feature = "peers")]
 mod tasks {
     use super::*;
-    use ::tokio::io::Interest;
-    use ::tokio::io::unix::AsyncFd;
+    use crate::sys::async_fd;
     use ::tokio::runtime::{Builder, Runtime};
     use async_io::Async;
+    use std::os::fd::AsFd;
     use std::task::{Context, Waker};
 
     /// `Async::new_nonblocking` and `into_inner`: registered, but waiting for nothing yet.
     pub(super) fn async_io(placement: &Placement) -> Result<Box<dyn Subject>> {
         let mut sockets = open()?;
         let watched = std::mem::take(&mut sockets.watched);
-        // The first use starts async-io's thread.
-        placement.start_far(|| Ok(drop(Async::new(pair::pair()?.0)?)))?;
+        placement.start_async_io()?;
         Ok(Box::new(AsyncIo {
             sockets: watched.into_iter().map(Some).collect(),
             _others: sockets,
@@ -142,7 +141,7 @@ mod tasks {
     pub(super) fn async_io_armed(placement: &Placement) -> Result<Box<dyn Subject>> {
         let mut sockets = open()?;
         let watched = std::mem::take(&mut sockets.watched);
-        placement.start_far(|| Ok(drop(Async::new(pair::pair()?.0)?)))?;
+        placement.start_async_io()?;
         Ok(Box::new(AsyncIo {
             sockets: watched.into_iter().map(Some).collect(),
             _others: sockets,
@@ -188,7 +187,7 @@ mod tasks {
             passes(length, recorder, || {
                 self.runtime.block_on(async {
                     for socket in &self.idle.watched {
-                        drop(AsyncFd::with_interest(socket, Interest::READABLE)?);
+                        drop(async_fd::register_borrowed(socket.as_fd())?);
                     }
                     ::tokio::task::yield_now().await;
                     Ok(())

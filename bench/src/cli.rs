@@ -108,7 +108,7 @@ impl Cores {
 }
 
 /// Zero, negative and endless measurements are refused here, so that nobody divides by them later.
-fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
+fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(length) if !length.is_zero() && length <= Duration::from_secs(3600) => Ok(length),

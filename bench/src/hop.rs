@@ -100,9 +100,8 @@ mod tasks {
     /// async-io's own thread polls; the client parks.
     pub(super) fn async_io_thread(placement: &Placement) -> Result<Box<dyn Subject>> {
         let (writing, watched) = pair::pair()?;
-        // The first use starts async-io's thread.
-        let watched = placement.start_far(|| Ok(Async::new_nonblocking(watched)?))?;
-        Ok(Box::new(AsyncIoHop { writing, watched }))
+        placement.start_async_io()?;
+        Ok(Box::new(AsyncIoHop { writing, watched: Async::new_nonblocking(watched)? }))
     }
 
     struct AsyncIoHop {

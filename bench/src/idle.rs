@@ -221,7 +221,7 @@ fn peers() -> Vec<Entry> {
 #[cfg(feature = "peers")]
 mod tasks {
     use super::*;
-    use ::tokio::io::unix::AsyncFd;
+    use crate::sys::async_fd;
     use ::tokio::runtime::{Builder, Runtime};
     use async_io::Async;
     use std::task::{Context, Waker};
@@ -248,17 +248,15 @@ mod tasks {
     pub(super) fn async_io(placement: &Placement) -> Result<Box<dyn Subject>> {
         let (watched, others) = sockets()?;
         let mut context = Context::from_waker(Waker::noop());
-        let watched = placement.start_far(|| {
-            let mut all = Vec::new();
-            for descriptor in watched {
-                let source = Async::new_nonblocking(descriptor)?;
-                drop(source.poll_readable(&mut context));
-                all.push(source);
-            }
-            Ok(all)
-        })?;
+        placement.start_async_io()?;
+        let mut all = Vec::new();
+        for descriptor in watched {
+            let source = Async::new_nonblocking(descriptor)?;
+            drop(source.poll_readable(&mut context));
+            all.push(source);
+        }
         std::thread::sleep(SETTLE);
-        Ok(Box::new(Held { _held: (watched, others) }))
+        Ok(Box::new(Held { _held: (all, others) }))
     }
 
     /// The same in a runtime with one worker.
@@ -270,7 +268,7 @@ mod tasks {
         let mut all = Vec::new();
         let inside = runtime.enter();
         for descriptor in watched {
-            let source = AsyncFd::new(descriptor)?;
+            let source = async_fd::register(descriptor)?;
             drop(source.poll_read_ready(&mut context));
             all.push(source);
         }

@@ -147,17 +147,18 @@ fn peers() -> Vec<Entry> {
 #[cfg(feature = "peers")]
 mod tasks {
     use super::*;
+    use crate::sys::async_fd;
     use ::tokio::io::unix::AsyncFd;
     use ::tokio::runtime::{Builder, Runtime};
     use async_io::Async;
+    use std::os::fd::OwnedFd;
     use std::task::{Context, Waker};
 
     pub(super) fn async_io(placement: &Placement) -> Result<Box<dyn Subject>> {
         allocator::start_counting();
         let sockets = Sockets::open(distinct_watches()?)?;
-        let first = pair::pair()?.0;
-        // The first use starts async-io's thread, whose memory is not a watch's.
-        placement.start_far(|| Ok(drop(Async::new_nonblocking(first)?)))?;
+        // Its thread's memory is not a watch's.
+        placement.start_async_io()?;
         Ok(Box::new(AsyncIo { sockets: Some(sockets), held: Vec::new() }))
     }
 
@@ -192,7 +193,7 @@ mod tasks {
     /// Fields drop in order: the registrations leave before the runtime does.
     struct Tokio {
         sockets: Option<Sockets>,
-        held: Vec<AsyncFd<UnixStream>>,
+        held: Vec<AsyncFd<OwnedFd>>,
         runtime: Runtime,
     }
 
@@ -204,7 +205,7 @@ mod tasks {
             let before = Held::now()?;
             let inside = self.runtime.enter();
             for socket in watched {
-                let source = AsyncFd::new(socket)?;
+                let source = async_fd::register(socket.into())?;
                 drop(source.poll_read_ready(&mut Context::from_waker(Waker::noop())));
                 self.held.push(source);
             }

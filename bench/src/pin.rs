@@ -27,11 +27,6 @@ impl Placement {
         Ok(Self { near, far })
     }
 
-    /// Where clients run.
-    pub(crate) fn near(&self) -> usize {
-        self.near
-    }
-
     /// Where the thread between them runs (watcher, reactor, worker), or the other end of a direct pair.
     pub(crate) fn far(&self) -> usize {
         self.far
@@ -48,11 +43,21 @@ impl Placement {
     }
 
     /// Runs `start` on the far processor, so that threads it starts inside a library stay there.
+    #[cfg(feature = "peers")]
     pub(crate) fn start_far<T>(&self, start: impl FnOnce() -> Result<T>) -> Result<T> {
         self.move_far()?;
         let outcome = start();
         self.move_near()?;
         outcome
+    }
+
+    /// Starts async-io's thread there. It starts with the first use and lives as long as the process.
+    #[cfg(feature = "peers")]
+    pub(crate) fn start_async_io(&self) -> Result<()> {
+        let (socket, _other) = crate::pair::pair()?;
+        let first_use = self.start_far(|| Ok(async_io::Async::new_nonblocking(socket)?))?;
+        drop(first_use);
+        Ok(())
     }
 }
 

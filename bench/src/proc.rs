@@ -32,10 +32,8 @@ pub(crate) fn other_threads() -> Result<Others> {
 fn context_switches(status: &str) -> Result<u64> {
     let mut sum = 0;
     for line in status.lines() {
-        if let Some((name, value)) = line.split_once(':') {
-            if name.ends_with("voluntary_ctxt_switches") {
-                sum += value.trim().parse::<u64>()?;
-            }
+        if let Some((_, value)) = line.split_once("voluntary_ctxt_switches:") {
+            sum += value.trim().parse::<u64>()?;
         }
     }
     Ok(sum)

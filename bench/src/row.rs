@@ -144,12 +144,10 @@ impl Row {
 
 /// Counts are printed as whole numbers, so that a reader need not wonder about `40210.0`.
 fn number(value: f64) -> Value {
-    if value.fract() == 0.0 && value.abs() < 1e15 {
-        if let Ok(whole) = format!("{value:.0}").parse::<i64>() {
-            return whole.into();
-        }
+    match format!("{value:.0}").parse::<i64>() {
+        Ok(whole) if value.fract() == 0.0 => whole.into(),
+        _ => value.into(),
     }
-    value.into()
 }
 
 /// The middle value; a slice that a noisy neighbour spoiled does not move it.

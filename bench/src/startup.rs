@@ -7,7 +7,7 @@ use crate::pin::Placement;
 use crate::subject::{Recorder, Slice, Stretch, Subject};
 use crate::waiter::Waiter;
 use crate::{Result, ours, pair};
-use handle_watcher_client::{Client, Events, Mode, Signals};
+use handle_watcher_client::{Events, Mode, Signals};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 

@@ -36,14 +36,13 @@ pub struct Port {
 }
 
 impl Port {
-    pub(crate) fn open(shared: &Arc<Shared>, config: ClientConfig) -> Result<(Control, Self)> {
+    pub(crate) fn open(shared: &Arc<Shared>, config: &ClientConfig) -> Result<(Control, Self)> {
         shared.check_process()?;
         let port = shared.open_port()?;
         let control = Control::new(Arc::clone(shared), port)?;
-        let ClientConfig { spin } = config;
         let port = Self {
             control: control.clone(),
-            spin_ns: u64::try_from(spin.as_nanos()).unwrap_or(u64::MAX),
+            spin_ns: u64::try_from(config.spin.as_nanos()).unwrap_or(u64::MAX),
             away: Vec::new(),
             polled: Vec::new(),
             entries: Vec::new(),

@@ -168,7 +168,7 @@ impl Turn {
         let outcome = match row.state.load().kind() {
             Kind::Timer => {
                 let period_ns = row.extra.load(Ordering::Relaxed);
-                let periods = if period_ns == 0 { 0 } else { (now - entry.deadline_ns) / period_ns };
+                let periods = (now - entry.deadline_ns).checked_div(period_ns).unwrap_or(0);
                 if period_ns > 0 {
                     // The next one counts from when this one was due, so that no period drifts.
                     let next = entry.deadline_ns.saturating_add((periods + 1).saturating_mul(period_ns));

@@ -86,7 +86,7 @@ impl Watcher {
     /// # Errors
     /// `RESOURCE_EXHAUSTED` at a limit; `UNAVAILABLE` after the stop; `FAILED_PRECONDITION` after a fork.
     pub fn client(&self, config: ClientConfig) -> Result<(Control, Port)> {
-        Port::open(&self.shared, config)
+        Port::open(&self.shared, &config)
     }
 
     /// Stops the watcher: every live watch is told `Ended(ABORTED)`, waiters return, the thread is joined. Calling it

@@ -1,16 +1,12 @@
 //! round-trip: a 12-byte message there and back between two threads of one process. Each thread holds one end of a
 //! non-blocking Unix socket pair and waits through the subject. One sample is one round trip.
 
-mod blocking;
+pub(crate) mod blocking;
 #[cfg(feature = "peers")]
-mod tasks;
+pub(crate) mod tasks;
 
 use crate::catalogue::{Bench, Entry, Measure};
 use std::time::Duration;
-
-pub(crate) use blocking::ours;
-#[cfg(feature = "peers")]
-pub(crate) use tasks::{async_io_thread, tokio_current};
 
 /// The bench and its subjects.
 pub(crate) fn bench() -> Bench {

@@ -77,10 +77,8 @@ pub(crate) fn tokio_multi(placement: &Placement) -> Result<Box<dyn Subject>> {
 
 fn async_io_ends(placement: &Placement) -> Result<(AsyncIoEnd, AsyncIoEnd)> {
     let (near, far) = pair::pair()?;
-    // The first use starts async-io's thread.
-    placement.start_far(|| {
-        Ok((AsyncIoEnd(Async::new_nonblocking(near)?), AsyncIoEnd(Async::new_nonblocking(far)?)))
-    })
+    placement.start_async_io()?;
+    Ok((AsyncIoEnd(Async::new_nonblocking(near)?), AsyncIoEnd(Async::new_nonblocking(far)?)))
 }
 
 fn tokio_end(runtime: &Runtime, socket: Socket) -> Result<TokioEnd> {

@@ -2,5 +2,7 @@
 
 pub(crate) mod allocator;
 #[cfg(feature = "peers")]
+pub(crate) mod async_fd;
+#[cfg(feature = "peers")]
 pub(crate) mod poller;
 pub(crate) mod usage;

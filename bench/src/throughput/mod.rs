@@ -1,17 +1,13 @@
 //! throughput: 1000 socket pairs, 256 of them active. For each event the client reads one byte and writes one to the
 //! other end of the same pair, which makes it ready again. A sample is the mean time of 256 events.
 
-mod loops;
+pub(crate) mod loops;
 #[cfg(feature = "peers")]
-mod tasks;
+pub(crate) mod tasks;
 
 use crate::catalogue::{Bench, Entry, Measure};
 use handle_watcher_client::Mode;
 use std::time::Duration;
-
-pub(crate) use loops::ours;
-#[cfg(feature = "peers")]
-pub(crate) use tasks::{async_io_thread, tokio_current};
 
 /// The bench and its subjects.
 pub(crate) fn bench() -> Bench {

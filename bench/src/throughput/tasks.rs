@@ -24,14 +24,10 @@ pub(crate) fn async_io_thread(placement: &Placement) -> Result<Box<dyn Subject>>
     flock.activate()?;
     let meter = Arc::new(Meter::new());
     let tasks = FuturesUnordered::new();
-    // The first use starts async-io's thread.
-    placement.start_far(|| {
-        for (watched, writing) in flock.into_pairs() {
-            let (watched, meter) = (Async::new_nonblocking(watched)?, Arc::clone(&meter));
-            tasks.push(serve_async_io(watched, writing, meter));
-        }
-        Ok(())
-    })?;
+    placement.start_async_io()?;
+    for (watched, writing) in flock.into_pairs() {
+        tasks.push(serve_async_io(Async::new_nonblocking(watched)?, writing, Arc::clone(&meter)));
+    }
     Ok(Box::new(AsyncIo { tasks, meter }))
 }
 

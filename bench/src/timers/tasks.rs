@@ -71,7 +71,10 @@ impl<D: Driver, F: Future<Output = u64>> Timers for Held<D, F> {
         }
         // The first poll of a timer sets it, and one pass of `FuturesUnordered` polls every new one.
         let sleeping = &mut self.sleeping;
-        self.driver.drive(poll_fn(|context| Poll::Ready(drop(poll_fired(sleeping, context)))));
+        self.driver.drive(poll_fn(|context| {
+            let _are_left = poll_fired(sleeping, context);
+            Poll::Ready(())
+        }));
         Ok(())
     }
 

@@ -7,10 +7,9 @@ use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-/// An epoll set and room for its events.
+/// An epoll set.
 pub(crate) struct BareEpoll {
     set: OwnedFd,
-    events: Vec<Event>,
 }
 
 impl BareEpoll {
@@ -18,15 +17,15 @@ impl BareEpoll {
     pub(crate) fn new(socket: &UnixStream) -> Result<Self> {
         let set = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&set, socket, EventData::new_u64(0), EventFlags::IN)?;
-        Ok(Self { set, events: Vec::with_capacity(1) })
+        Ok(Self { set })
     }
 }
 
 impl Waiter for BareEpoll {
     fn wait(&mut self) -> Result<()> {
-        self.events.clear();
+        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
         loop {
-            match epoll::wait(&self.set, rustix::buffer::spare_capacity(&mut self.events), None) {
+            match epoll::wait(&self.set, &mut events, None) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(error.into()),
