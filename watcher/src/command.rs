@@ -3,7 +3,6 @@
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use crate::stats::Counter;
-use crate::sys::epoll::Epoll;
 use crate::wake::ParkedUntil;
 
 /// Why a command was not taken.
@@ -22,13 +21,15 @@ pub(crate) enum SendError {
 pub(crate) struct CommandQueue<C> {
     sender: Sender<C>,
     parked_until: ParkedUntil,
+    waker: mio::Waker,
     wakes: Counter,
 }
 
 impl<C> CommandQueue<C> {
-    pub(crate) fn new(limit: usize) -> (Self, Receiver<C>) {
+    /// A queue of `limit` commands whose receiver sleeps in a set that `waker` wakes.
+    pub(crate) fn new(limit: usize, waker: mio::Waker) -> (Self, Receiver<C>) {
         let (sender, receiver) = bounded(limit);
-        (Self { sender, parked_until: ParkedUntil::new(), wakes: Counter::default() }, receiver)
+        (Self { sender, parked_until: ParkedUntil::new(), waker, wakes: Counter::default() }, receiver)
     }
 
     pub(crate) fn parked_until(&self) -> &ParkedUntil {
@@ -42,57 +43,63 @@ impl<C> CommandQueue<C> {
     /// Queues a command and wakes the watcher if it sleeps beyond `due_ns` (0: wake it if it sleeps at all;
     /// `u64::MAX`: do not wake it). Waits while the queue is full, unless `may_wait` is false. Never call this while
     /// holding a lock the watcher takes.
-    pub(crate) fn send(&self, command: C, due_ns: u64, may_wait: bool, epoll: &Epoll) -> Result<(), SendError> {
+    pub(crate) fn send(&self, command: C, due_ns: u64, may_wait: bool) -> Result<(), SendError> {
         match self.sender.try_send(command) {
-            Ok(()) => self.wake(due_ns, epoll),
+            Ok(()) => self.wake(due_ns),
             Err(TrySendError::Disconnected(_)) => Err(SendError::Stopped),
             Err(TrySendError::Full(_)) if !may_wait => Err(SendError::Full),
             Err(TrySendError::Full(command)) => {
-                self.wake(0, epoll)?;
+                self.wake(0)?;
                 self.sender.send(command).map_err(|_| SendError::Stopped)?;
-                self.wake(due_ns, epoll)
+                self.wake(due_ns)
             }
         }
     }
 
     /// Wakes the watcher if it sleeps beyond `due_ns`. One write, however many callers.
-    pub(crate) fn wake(&self, due_ns: u64, epoll: &Epoll) -> Result<(), SendError> {
+    pub(crate) fn wake(&self, due_ns: u64) -> Result<(), SendError> {
         if !self.parked_until.claim(due_ns) {
             return Ok(());
         }
-        self.wakes.add_shared(1);
-        epoll.wake().map_err(|error| {
+        self.wake_always().map_err(|error| {
             // The claim is given back, so that the next caller tries again.
             self.parked_until.park(ParkedUntil::FOR_EVER);
             SendError::Wake(error.kind())
         })
+    }
+
+    /// Writes a wake, whether the watcher sleeps or not.
+    pub(crate) fn wake_always(&self) -> std::io::Result<()> {
+        self.wakes.add_shared(1);
+        self.waker.wake()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::epoll::Epoll;
 
     #[test]
     fn a_stopped_watcher_is_an_answer() {
         let epoll = Epoll::new().expect("a poll set");
-        let (queue, receiver) = CommandQueue::new(1);
-        assert_eq!(queue.send(1, 0, true, &epoll), Ok(()));
-        assert_eq!(queue.send(2, 0, false, &epoll), Err(SendError::Full));
+        let (queue, receiver) = CommandQueue::new(1, epoll.waker().expect("a waker"));
+        assert_eq!(queue.send(1, 0, true), Ok(()));
+        assert_eq!(queue.send(2, 0, false), Err(SendError::Full));
         assert_eq!(receiver.try_recv(), Ok(1));
         drop(receiver);
-        assert_eq!(queue.send(3, 0, true, &epoll), Err(SendError::Stopped));
+        assert_eq!(queue.send(3, 0, true), Err(SendError::Stopped));
     }
 
     #[test]
     fn only_what_is_due_earlier_wakes() {
         let epoll = Epoll::new().expect("a poll set");
-        let (queue, _receiver) = CommandQueue::new(8);
+        let (queue, _receiver) = CommandQueue::new(8, epoll.waker().expect("a waker"));
         queue.parked_until().park(100);
-        assert_eq!(queue.send((), 200, true, &epoll), Ok(()));
+        assert_eq!(queue.send((), 200, true), Ok(()));
         assert_eq!(queue.wakes(), 0);
-        assert_eq!(queue.send((), 50, true, &epoll), Ok(()));
-        assert_eq!(queue.send((), 40, true, &epoll), Ok(()), "merged: the watcher is awake already");
+        assert_eq!(queue.send((), 50, true), Ok(()));
+        assert_eq!(queue.send((), 40, true), Ok(()), "merged: the watcher is awake already");
         assert_eq!(queue.wakes(), 1);
     }
 }

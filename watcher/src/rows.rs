@@ -4,6 +4,9 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use handle_watcher_wire::Signals;
+
+use crate::heat::Heat;
 use crate::list::{Links, NIL};
 use crate::state::{Role, StateWord};
 use crate::sys::region::Region;
@@ -22,7 +25,8 @@ pub(crate) struct Row {
     pub(crate) token: AtomicU64,
     /// Watch: its deadline, under its node's lock. Timer: when it is next due, written by the watcher.
     pub(crate) deadline_ns: AtomicU64,
-    /// Timer: its period, 0 for a one-shot. Paused watch: what it wished for.
+    /// Timer: its period, 0 for a one-shot. Watch: what it wished for before it was paused, its heat, and the sequence
+    /// of its entry in the front, under its node's lock.
     pub(crate) extra: AtomicU64,
     /// The port it belongs to.
     pub(crate) port: AtomicU32,
@@ -59,6 +63,38 @@ impl Row {
     /// What timers and wake flags count.
     pub(crate) fn count(&self) -> &AtomicU32 {
         &self.number
+    }
+
+    /// What a paused watch wished for.
+    pub(crate) fn remembered(&self) -> Signals {
+        Signals::from_bits_truncate(u8::try_from(self.extra.load(Ordering::Relaxed) & 0xff).unwrap_or(0))
+    }
+
+    pub(crate) fn remember(&self, wished: Signals) {
+        let extra = self.extra.load(Ordering::Relaxed);
+        self.extra.store(extra & !0xff | u64::from(wished.bits()), Ordering::Relaxed);
+    }
+
+    /// How hot a watch is.
+    pub(crate) fn heat(&self) -> Heat {
+        let low = u32::try_from(self.extra.load(Ordering::Relaxed) & u64::from(u32::MAX)).unwrap_or(0);
+        Heat::from_bits(low >> 8)
+    }
+
+    pub(crate) fn set_heat(&self, heat: Heat) {
+        let extra = self.extra.load(Ordering::Relaxed);
+        let kept = extra & !(((1 << Heat::BITS) - 1) << 8);
+        self.extra.store(kept | u64::from(heat.bits()) << 8, Ordering::Relaxed);
+    }
+
+    /// The sequence of a watch's entry in the front; 0 if it never had one.
+    pub(crate) fn front_sequence(&self) -> u32 {
+        u32::try_from(self.extra.load(Ordering::Relaxed) >> 32).unwrap_or(0)
+    }
+
+    pub(crate) fn set_front_sequence(&self, sequence: u32) {
+        let low = self.extra.load(Ordering::Relaxed) & u64::from(u32::MAX);
+        self.extra.store(low | u64::from(sequence) << 32, Ordering::Relaxed);
     }
 
     pub(crate) fn queue_links(&self) -> &Links {
@@ -175,7 +211,7 @@ const _: () = assert!(size_of::<Row>() == 64, "one cache line per row");
 
 #[cfg(test)]
 mod tests {
-    use handle_watcher_wire::{Mode, Signals};
+    use handle_watcher_wire::Mode;
 
     use super::*;
     use crate::state::Kind;

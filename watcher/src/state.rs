@@ -39,6 +39,11 @@ const MODE_EDGE: u64 = 1 << 20;
 const MODE_LEVEL: u64 = 1 << 21;
 const KIND_TIMER: u64 = 1 << 22;
 const KIND_WAKE: u64 = 1 << 23;
+/// The port's front serves the row, not the back. Changed only under the lock of the descriptor's node.
+const FRONT: u64 = 1 << 24;
+/// A Level row in the front was told of a hang-up or an error that nobody asked for. Cleared when something asked for
+/// comes, and by change.
+const TOLD: u64 = 1 << 25;
 
 /// Told whether asked for or not; nobody can consume them (contract C2, C6).
 pub(crate) const ALWAYS_TOLD: Signals = Signals::PEER_CLOSED.union(Signals::ERROR);
@@ -60,6 +65,17 @@ pub(crate) enum Outcome {
     Merged,
     /// It is the first undelivered thing of this row: put the row into its port's queue.
     Queue,
+}
+
+/// What an event in the front came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// Nothing: not armed, not asked for, or another owner.
+    Nothing,
+    /// It joined what waits in the port's queue already.
+    Merged,
+    /// To be handed out now. `turned`: the kernel entry has to fall silent, or to speak again (contract C6).
+    Now { satisfied: Signals, turned: bool },
 }
 
 /// What one hand-out took.
@@ -168,6 +184,14 @@ impl State {
         self.has(QUEUED)
     }
 
+    pub(crate) fn is_in_front(self) -> bool {
+        self.has(FRONT)
+    }
+
+    pub(crate) fn is_told(self) -> bool {
+        self.has(TOLD)
+    }
+
     pub(crate) fn is_away(self) -> bool {
         self.has(AWAY)
     }
@@ -192,6 +216,8 @@ impl std::fmt::Debug for State {
             (ENDED, "ENDED"),
             (AWAY, "AWAY"),
             (CHILD, "CHILD"),
+            (FRONT, "FRONT"),
+            (TOLD, "TOLD"),
         ];
         write!(formatter, "State(generation {}", self.generation())?;
         for (flag, name) in names {
@@ -252,10 +278,10 @@ impl StateWord {
     }
 
     /// Makes a reserved row live, and armed unless it wishes for nothing. False if it was abandoned meanwhile.
-    pub(crate) fn publish(&self, generation: u32) -> bool {
+    pub(crate) fn publish(&self, generation: u32, in_front: bool) -> bool {
         self.update(generation, |state| {
             state.has(RESERVED).then(|| {
-                let live = state.without(RESERVED).with(LIVE);
+                let live = state.without(RESERVED).with(LIVE).with(if in_front { FRONT } else { 0 });
                 if live.wished().is_empty() { live } else { live.with(ARMED) }
             })
         })
@@ -283,6 +309,37 @@ impl StateWord {
             Some(fired.with_pending(pending).with(if state.has(AWAY) { 0 } else { QUEUED }))
         });
         outcome
+    }
+
+    /// Readiness came in at the front, whose own thread hands it out at once.
+    pub(crate) fn deliver(&self, generation: u32, ready: Signals) -> Delivery {
+        let mut delivery = Delivery::Nothing;
+        self.update(generation, |state| {
+            delivery = Delivery::Nothing;
+            let hit = ready & (state.wished() | ALWAYS_TOLD);
+            let is_level = state.mode() == Mode::Level;
+            let is_asked = hit.intersects(state.wished());
+            if !state.has(ARMED) || hit.is_empty() || (is_level && !is_asked && state.has(TOLD)) {
+                return None;
+            }
+            let fired = if state.mode() == Mode::Once { state.without(ARMED) } else { state };
+            if state.has(QUEUED) {
+                delivery = Delivery::Merged;
+                return Some(fired.with_pending(state.pending() | hit));
+            }
+            let told = is_level && !is_asked;
+            delivery = Delivery::Now { satisfied: hit, turned: told != state.has(TOLD) };
+            Some(if told { fired.with(TOLD) } else { fired.without(TOLD) })
+        });
+        delivery
+    }
+
+    /// Moves a live row between back and front. Called under the lock of its node.
+    pub(crate) fn set_in_front(&self, generation: u32, in_front: bool) {
+        self.update(generation, |state| {
+            let moved = state.without(FRONT | TOLD | AWAY);
+            Some(if in_front { moved.with(FRONT) } else { moved })
+        });
     }
 
     /// The deadline passed: disarms and tells.
@@ -336,7 +393,7 @@ impl StateWord {
     pub(crate) fn change(&self, generation: u32, wished: Signals) -> Option<State> {
         self.update(generation, |state| {
             state.has(LIVE).then(|| {
-                let withdrawn = state.without(QUEUED | DEADLINE | AWAY | ARMED).with_pending(Signals::empty());
+                let withdrawn = state.without(QUEUED | DEADLINE | AWAY | ARMED | TOLD).with_pending(Signals::empty());
                 let armed = state.has(ARMED) || state.has(QUEUED) || state.wished().is_empty();
                 let changed = withdrawn.with_signals_at(WISHED_SHIFT, wished);
                 if armed && !wished.is_empty() { changed.with(ARMED) } else { changed }
@@ -366,7 +423,7 @@ impl StateWord {
             if state.is_one_shot_timer() {
                 return Some(State::free(state.generation()));
             }
-            let away = state.mode() == Mode::Level && state.has(ARMED);
+            let away = state.mode() == Mode::Level && state.has(ARMED) && !state.has(FRONT);
             let rest = state.without(DEADLINE).with_pending(Signals::empty());
             Some(if ended {
                 rest
@@ -416,7 +473,7 @@ mod tests {
     fn live(mode: Mode, wished: Signals) -> (StateWord, u32) {
         let word = StateWord::new(9);
         let generation = word.reserve(Role { kind: Kind::Watch, mode, wished, child: false });
-        assert!(word.publish(generation));
+        assert!(word.publish(generation, false));
         (word, generation)
     }
 
@@ -518,6 +575,6 @@ mod tests {
         let role = Role { kind: Kind::Timer, mode: Mode::Once, wished: READ, child: false };
         let generation = word.reserve(role);
         assert!(word.abandon(generation));
-        assert!(!word.publish(generation));
+        assert!(!word.publish(generation, false));
     }
 }

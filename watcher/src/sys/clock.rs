@@ -6,7 +6,15 @@ const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Nanoseconds of CLOCK_MONOTONIC now.
 pub(crate) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    nanoseconds_of(clock_gettime(ClockId::Monotonic))
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC at the kernel's last tick: cheaper, and up to some milliseconds behind.
+pub(crate) fn coarse_ns() -> u64 {
+    nanoseconds_of(clock_gettime(ClockId::MonotonicCoarse))
+}
+
+fn nanoseconds_of(now: Timespec) -> u64 {
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanoseconds = u64::try_from(now.tv_nsec).unwrap_or(0);
     seconds.saturating_mul(NANOSECONDS_PER_SECOND).saturating_add(nanoseconds)

@@ -9,22 +9,24 @@ use rustix::io::Errno;
 use super::clock::timespec;
 use super::descriptor::borrow;
 
-/// The token of the waker; no descriptor number reaches it.
+/// The token of whatever wakes a set; no descriptor number reaches it.
 pub(crate) const WAKER_TOKEN: u64 = u64::MAX;
 
-/// A kernel poll set with a waker in it. Entries may be changed from any thread while another waits.
+/// A kernel poll set. Entries may be changed from any thread while another waits.
 #[derive(Debug)]
 pub(crate) struct Epoll {
     poll: mio::Poll,
-    waker: mio::Waker,
 }
 
 impl Epoll {
     pub(crate) fn new() -> std::io::Result<Self> {
-        let poll = mio::Poll::new()?;
+        Ok(Self { poll: mio::Poll::new()? })
+    }
+
+    /// Something that makes a `wait` on this set return, from any thread. Each wake is one write.
+    pub(crate) fn waker(&self) -> std::io::Result<mio::Waker> {
         let token = usize::try_from(WAKER_TOKEN).map_err(std::io::Error::other)?;
-        let waker = mio::Waker::new(poll.registry(), mio::Token(token))?;
-        Ok(Self { poll, waker })
+        mio::Waker::new(self.poll.registry(), mio::Token(token))
     }
 
     pub(crate) fn add(&self, number: RawFd, flags: EventFlags, token: u64) -> Result<(), Errno> {
@@ -39,9 +41,13 @@ impl Epoll {
         epoll::delete(self.set(), borrow(number)?)
     }
 
-    /// Makes the current or the next `wait` return. Callers merge wakes themselves; each call is one write.
-    pub(crate) fn wake(&self) -> std::io::Result<()> {
-        self.waker.wake()
+    /// Puts another set into this one.
+    pub(crate) fn add_set(&self, inner: &Self, flags: EventFlags) -> Result<(), Errno> {
+        epoll::add(self.set(), inner.set(), EventData::new_u64(0), flags)
+    }
+
+    pub(crate) fn delete_set(&self, inner: &Self) -> Result<(), Errno> {
+        epoll::delete(self.set(), inner.set())
     }
 
     /// Waits until something is ready or `timeout_ns` passed (`None`: for ever), and fills `events` up to its
@@ -60,5 +66,11 @@ impl Epoll {
 
     fn set(&self) -> BorrowedFd<'_> {
         self.poll.registry().as_fd()
+    }
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.set()
     }
 }

@@ -4,6 +4,7 @@
 pub(crate) mod clock;
 pub(crate) mod descriptor;
 pub(crate) mod epoll;
+pub(crate) mod eventfd;
 pub(crate) mod fork;
 pub(crate) mod futex;
 pub(crate) mod region;

@@ -1,0 +1,159 @@
+//! The front: a poll set that the port's own waiter waits on, so that a hot handle costs no hop.
+//!
+//! The set holds kernel entries of some of the client's watches and one bell, an eventfd that whoever posts to the
+//! port's queue rings when the waiter sleeps in the set. A port that a foreign loop polls has an outer set around it,
+//! whose descriptor stays the same when the inner set has to be rebuilt.
+
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+
+use crate::sys::epoll::{Epoll, WAKER_TOKEN};
+use crate::sys::eventfd::EventFd;
+
+const SEQUENCE_BITS: u32 = 40;
+
+/// Which watches a waiting client's own thread serves. All policies keep the same contract; they differ in speed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FrontPolicy {
+    /// None, except Level watches of a port whose descriptor was asked for, which only the kernel's own level trigger
+    /// can serve exactly.
+    Off,
+    /// Level watches from the start; a Once watch while it is hot, decided at its own re-arm.
+    #[default]
+    Adaptive,
+    /// Every watch.
+    Always,
+}
+
+/// The front of one port.
+#[derive(Debug)]
+pub(crate) struct Front {
+    port: u32,
+    /// Replaced only by the port's own thread, when closed numbers whose files live on have poisoned it.
+    inner: RwLock<Arc<Epoll>>,
+    is_rebuilding: AtomicBool,
+    bell: EventFd,
+    /// Grows with every change of a kernel entry; names the registration an event is of.
+    sequence: AtomicU32,
+    /// The set that foreign loops poll, once somebody asked for it.
+    outer: OnceLock<Epoll>,
+}
+
+impl Front {
+    pub(crate) fn new(port: u32) -> std::io::Result<Self> {
+        let bell = EventFd::new()?;
+        let inner = RwLock::new(Arc::new(Self::make_inner(&bell)?));
+        Ok(Self {
+            port,
+            inner,
+            is_rebuilding: AtomicBool::new(false),
+            bell,
+            sequence: AtomicU32::new(0),
+            outer: OnceLock::new(),
+        })
+    }
+
+    fn make_inner(bell: &EventFd) -> std::io::Result<Epoll> {
+        let inner = Epoll::new()?;
+        inner.add(bell.number(), EventFlags::IN | EventFlags::ET, WAKER_TOKEN)?;
+        Ok(inner)
+    }
+
+    /// The index of the port it belongs to.
+    pub(crate) fn port(&self) -> u32 {
+        self.port
+    }
+
+    /// The set to wait on.
+    pub(crate) fn inner(&self) -> Arc<Epoll> {
+        Arc::clone(&self.inner.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds (`is_new`) or modifies the entry of a number; gives the sequence its events will carry. Called under the
+    /// number's node lock.
+    pub(crate) fn register(&self, number: RawFd, flags: EventFlags, is_new: bool) -> Result<u32, Errno> {
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let token = u64::from(number.cast_unsigned()) << SEQUENCE_BITS | u64::from(sequence);
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let result = if is_new {
+            match inner.add(number, flags, token) {
+                // Watched here before under this number, closed and duplicated back: the entry lived on.
+                Err(Errno::EXIST) => inner.modify(number, flags, token),
+                other => other,
+            }
+        } else {
+            match inner.modify(number, flags, token) {
+                // The set is new and this entry has not been carried over yet.
+                Err(Errno::NOENT) if self.is_rebuilding.load(Ordering::Acquire) => {
+                    inner.add(number, flags, token)
+                }
+                other => other,
+            }
+        };
+        result.map(|()| sequence)
+    }
+
+    /// Takes a number's entry out. An error means that the number no longer names the file that was added.
+    pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
+        match self.inner.read().unwrap_or_else(PoisonError::into_inner).delete(number) {
+            Err(Errno::NOENT) if self.is_rebuilding.load(Ordering::Acquire) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The number and the sequence of an event's token.
+    pub(crate) fn decode(token: u64) -> (RawFd, u32) {
+        let number = RawFd::try_from(token >> SEQUENCE_BITS).unwrap_or(-1);
+        (number, u32::try_from(token & u64::from(u32::MAX)).unwrap_or(0))
+    }
+
+    /// Makes the sleeping waiter, or the foreign loop, come and look.
+    pub(crate) fn ring(&self) -> Result<(), Errno> {
+        self.bell.raise()
+    }
+
+    /// Takes back a ring that nobody heard.
+    pub(crate) fn hush(&self) {
+        self.bell.lower();
+    }
+
+    /// The stable descriptor that foreign loops poll. The first call makes it.
+    pub(crate) fn expose(&self) -> std::io::Result<BorrowedFd<'_>> {
+        if self.outer.get().is_none() {
+            let outer = Epoll::new()?;
+            outer.add_set(&self.inner(), EventFlags::IN)?;
+            // Only the port's own thread exposes it, so nobody was faster.
+            let _: Result<(), Epoll> = self.outer.set(outer);
+        }
+        self.outer.get().map(AsFd::as_fd).ok_or_else(|| std::io::Error::other("the outer set was not kept"))
+    }
+
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.outer.get().is_some()
+    }
+
+    /// Puts an empty set in the place of a poisoned one. The caller carries the entries over, then calls
+    /// [`rebuilt`](Self::rebuilt).
+    pub(crate) fn rebuild(&self) -> std::io::Result<()> {
+        let fresh = Arc::new(Self::make_inner(&self.bell)?);
+        if let Some(outer) = self.outer.get() {
+            outer.add_set(&fresh, EventFlags::IN)?;
+        }
+        self.is_rebuilding.store(true, Ordering::Release);
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let poisoned = std::mem::replace(&mut *inner, fresh);
+        if let Some(outer) = self.outer.get() {
+            // It is about to be closed anyway; taking it out first leaves no moment in which both report.
+            let _: Result<(), Errno> = outer.delete_set(&poisoned);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn rebuilt(&self) {
+        self.is_rebuilding.store(false, Ordering::Release);
+    }
+}
