@@ -42,7 +42,13 @@ impl<C> CommandQueue<C> {
     /// Queues a command and wakes the watcher if it sleeps beyond `due_ns` (0: wake it if it sleeps at all;
     /// `u64::MAX`: do not wake it). Waits while the queue is full, unless `may_wait` is false. Never call this while
     /// holding a lock the watcher takes.
-    pub(crate) fn send(&self, command: C, due_ns: u64, may_wait: bool, epoll: &Epoll) -> Result<(), SendError> {
+    pub(crate) fn send(
+        &self,
+        command: C,
+        due_ns: u64,
+        may_wait: bool,
+        epoll: &Epoll,
+    ) -> Result<(), SendError> {
         match self.sender.try_send(command) {
             Ok(()) => self.wake(due_ns, epoll),
             Err(TrySendError::Disconnected(_)) => Err(SendError::Stopped),

@@ -10,11 +10,11 @@ use handle_watcher_wire::{Code, HandleId, Mode, Result, Signals, Status, TimerId
 use crate::child_process::ChildProcess;
 use crate::deadline::Deadline;
 use crate::handle_table::{HandleTable, Refused};
-use crate::poll_set::Ended;
+use crate::poll_set::{Ended, Wish};
 use crate::port_queue::PortQueue;
 use crate::rows::{NO_DEADLINE, Reference, Start};
 use crate::shared::{Command, Shared};
-use crate::state::{Kind, Outcome, Role};
+use crate::state::{Kind, Role};
 use crate::stats::{ClientStats, Stats};
 use crate::timers::Entry;
 
@@ -115,7 +115,9 @@ impl Control {
     /// `NOT_FOUND` if it is not this client's (any more); otherwise as [`watch`](Self::watch).
     pub fn watch_handle(&self, handle: HandleId, options: WatchOptions) -> Result<WatchId> {
         self.shared.check_process()?;
-        self.handles.with(handle, |number| self.add(number, options, false))
+        // Sending its deadline may wait for the watcher, so that comes after the table was let go of.
+        let reference = self.handles.with(handle, |number| self.attach(number, options, false))?;
+        self.start_deadline(reference, options)
     }
 
     /// Closes a given handle: every watch on it, of this or another client, is told `Ended(CANCELLED)`, then it is
@@ -157,21 +159,17 @@ impl Control {
     /// `NOT_FOUND` as [`arm`](Self::arm); `FAILED_PRECONDITION` after a fork.
     pub fn change(&self, watch: WatchId, signals: Signals) -> Result<()> {
         let reference = self.find_watch(watch)?;
-        self.change_found(reference, signals)
+        self.change_found(reference, Wish::These(signals))
     }
 
-    /// Pauses a watch: nothing is told until [`resume`](Self::resume). An undelivered event of it is withdrawn.
+    /// Pauses a watch: nothing is told until [`resume`](Self::resume). An undelivered event of it is withdrawn, and its
+    /// deadline is taken away.
     ///
     /// # Errors
     /// As [`change`](Self::change).
     pub fn pause(&self, watch: WatchId) -> Result<()> {
         let reference = self.find_watch(watch)?;
-        let row = self.shared.rows.row(reference.slot);
-        let wished = row.state.load().wished();
-        if !wished.is_empty() {
-            row.extra.store(wished.bits().into(), Ordering::Relaxed);
-        }
-        self.change_found(reference, Signals::empty())
+        self.change_found(reference, Wish::These(Signals::empty()))
     }
 
     /// Resumes a paused watch with the signals it had, armed: a condition that holds fires at once. A watch that is
@@ -181,19 +179,7 @@ impl Control {
     /// As [`change`](Self::change); `FAILED_PRECONDITION` if it never had signals to go back to.
     pub fn resume(&self, watch: WatchId) -> Result<()> {
         let reference = self.find_watch(watch)?;
-        let row = self.shared.rows.row(reference.slot);
-        if !row.state.load().wished().is_empty() {
-            return Ok(());
-        }
-        let bits = u8::try_from(row.extra.load(Ordering::Relaxed)).unwrap_or(0);
-        let signals = Signals::from_bits_truncate(bits);
-        if signals.is_empty() {
-            return Err(Status::new(
-                Code::FailedPrecondition,
-                format!("watch {watch} was made without signals; give it some with change"),
-            ));
-        }
-        self.change_found(reference, signals)
+        self.change_found(reference, Wish::Remembered)
     }
 
     /// Ends a watch. When it returns, no event of it is delivered any more, not even one that was queued; and no
@@ -221,7 +207,12 @@ impl Control {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a period of zero; otherwise as [`set_timer`](Self::set_timer).
-    pub fn set_periodic(&self, first: impl Into<Deadline>, period: Duration, token: Token) -> Result<TimerId> {
+    pub fn set_periodic(
+        &self,
+        first: impl Into<Deadline>,
+        period: Duration,
+        token: Token,
+    ) -> Result<TimerId> {
         let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         if period_ns == 0 {
             return Err(Status::new(
@@ -255,15 +246,10 @@ impl Control {
     /// `UNAVAILABLE` after the client was dropped; `FAILED_PRECONDITION` after a fork.
     pub fn wake(&self) -> Result<()> {
         self.shared.check_process()?;
-        let row = self.shared.rows.row(self.wake.slot);
-        if !row.state.load().is_live() || row.state.load().generation() != self.wake.generation {
-            return Err(Status::new(Code::Unavailable, "the client was closed; there is nobody to wake"));
+        if self.port.ring(&self.shared.rows, self.wake) {
+            return Ok(());
         }
-        row.count().fetch_add(1, Ordering::AcqRel);
-        if row.state.fire(self.wake.generation, Signals::READABLE) == Outcome::Queue {
-            self.port.post(&self.shared.rows, &[self.wake]);
-        }
-        Ok(())
+        Err(Status::new(Code::Unavailable, "the client was dropped; there is nobody to wake"))
     }
 
     /// What the watcher did so far, for all its clients.
@@ -326,6 +312,11 @@ impl Control {
 
     fn add(&self, number: RawFd, options: WatchOptions, child: bool) -> Result<WatchId> {
         self.shared.check_process()?;
+        let reference = self.attach(number, options, child)?;
+        self.start_deadline(reference, options)
+    }
+
+    fn attach(&self, number: RawFd, options: WatchOptions, child: bool) -> Result<Reference> {
         let role = Role { kind: Kind::Watch, mode: options.mode, wished: options.signals, child };
         let deadline_ns = to_deadline_ns(options.deadline);
         let start =
@@ -339,6 +330,11 @@ impl Control {
             return Err(status);
         }
         tracing::trace!(target: "handle_watcher::control", number, ?reference, "watched");
+        Ok(reference)
+    }
+
+    fn start_deadline(&self, reference: Reference, options: WatchOptions) -> Result<WatchId> {
+        let deadline_ns = to_deadline_ns(options.deadline);
         if deadline_ns != NO_DEADLINE
             && let Err(status) = self.send_deadline(reference, deadline_ns)
         {
@@ -360,14 +356,25 @@ impl Control {
         if deadline_ns == NO_DEADLINE { Ok(()) } else { self.send_deadline(reference, deadline_ns) }
     }
 
-    fn change_found(&self, reference: Reference, signals: Signals) -> Result<()> {
+    fn change_found(&self, reference: Reference, wish: Wish) -> Result<()> {
         let mut ended = Ended::new();
-        let changed = self.shared.back.change(&self.shared.rows, reference, signals, &mut ended);
+        let changed = self.shared.back.change(&self.shared.rows, reference, wish, &mut ended);
         self.shared.post_ended(&mut ended);
-        if changed?.is_queued() {
+        let (before, deadline_ns) = changed?;
+        if before.is_queued() {
             self.port.withdraw(&self.shared.rows, reference);
         }
+        if deadline_ns != NO_DEADLINE {
+            self.shared.forget_deadline();
+        }
         Ok(())
+    }
+
+    /// Asks the kernel about an armed watch again: a condition that holds is reported once more.
+    pub(crate) fn refresh(&self, reference: Reference) {
+        let mut ended = Ended::new();
+        self.shared.back.refresh(&self.shared.rows, reference, &mut ended);
+        self.shared.post_ended(&mut ended);
     }
 
     fn unwatch_found(&self, reference: Reference) -> Result<()> {
@@ -398,7 +405,10 @@ impl Control {
         let reference = self.port.reserve(&self.shared.rows, &start)?;
         if !self.shared.rows.row(reference.slot).state.publish(reference.generation) {
             self.port.release_reserved(&self.shared.rows, reference, Kind::Timer);
-            return Err(Status::new(Code::Unavailable, "the client was closed while the timer was being set"));
+            return Err(Status::new(
+                Code::Unavailable,
+                "the client was closed while the timer was being set",
+            ));
         }
         let timer = TimerId::new(reference.slot, reference.generation);
         if let Err(status) = self.send_deadline(reference, deadline_ns) {

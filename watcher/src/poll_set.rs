@@ -50,10 +50,20 @@ pub(crate) enum Collected {
     Rows,
 }
 
+/// What a watch is to wish for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wish {
+    These(Signals),
+    /// What it wished for before it was paused.
+    Remembered,
+}
+
+type Chunk = Box<[Mutex<Node>]>;
+
 #[derive(Debug)]
 pub(crate) struct PollSet {
     epoll: Epoll,
-    chunks: Box<[OnceLock<Box<[Mutex<Node>]>>]>,
+    chunks: Box<[OnceLock<Chunk>]>,
 }
 
 impl PollSet {
@@ -73,7 +83,10 @@ impl PollSet {
         let number = row.descriptor();
         let mut node = self.lock(number)?;
         if !row.state.publish(reference.generation) {
-            return Err(Status::new(Code::Unavailable, "the client was closed while the watch was being added"));
+            return Err(Status::new(
+                Code::Unavailable,
+                "the client was closed while the watch was being added",
+            ));
         }
         let state = row.state.load();
         let (union, persistent) = (node.wished | armed_wish(state), node.persistent | is_persistent(state));
@@ -112,7 +125,10 @@ impl PollSet {
         let Some(before) = row.state.arm(reference.generation) else {
             let state = row.state.load();
             return Err(if state.generation() == reference.generation && state.is_live() {
-                Status::new(Code::FailedPrecondition, "the watch is paused; resume it, or change its signals, first")
+                Status::new(
+                    Code::FailedPrecondition,
+                    "the watch is paused; resume it, or change its signals, first",
+                )
             } else {
                 gone(reference)
             });
@@ -126,24 +142,58 @@ impl PollSet {
         Ok(deadline_before)
     }
 
-    /// Replaces what a row wishes for. Gives the state it had; an undelivered event of it is withdrawn.
+    /// Replaces what a row wishes for; an undelivered event of it is withdrawn. Gives the state it had, and the deadline
+    /// that a pause took away.
     pub(crate) fn change(
         &self,
         rows: &Rows,
         reference: Reference,
-        wished: Signals,
+        wish: Wish,
         ended: &mut Ended,
-    ) -> Result<State> {
+    ) -> Result<(State, u64)> {
         let row = rows.row(reference.slot);
         let number = row.descriptor();
         let mut node = self.lock(number)?;
+        let state = row.state.load();
+        let wished = match wish {
+            Wish::These(signals) => signals,
+            Wish::Remembered if state.wished().is_empty() => row.remembered(),
+            // It is not paused: nothing to do, if it is the caller's at all.
+            Wish::Remembered if state.generation() == reference.generation && state.is_live() => {
+                return Ok((State::free(reference.generation), NO_DEADLINE));
+            }
+            Wish::Remembered => return Err(gone(reference)),
+        };
+        if wished.is_empty() && matches!(wish, Wish::Remembered) {
+            return Err(never_wished(reference));
+        }
         let before = row.state.change(reference.generation, wished).ok_or_else(|| gone(reference))?;
+        let mut deadline_before = NO_DEADLINE;
+        if wished.is_empty() {
+            deadline_before = row.deadline_ns.swap(NO_DEADLINE, Ordering::Relaxed);
+            if !before.wished().is_empty() {
+                row.remember(before.wished());
+            }
+        }
         let (union, persistent) = survey(rows, &node);
         self.apply(rows, number, &mut node, union, persistent, ended);
         if row.state.load().is_ended() {
             return Err(closed_behind(number));
         }
-        Ok(before)
+        Ok((before, deadline_before))
+    }
+
+    /// Tells the kernel about an armed row once more: a condition that holds is reported again, and a number that is no
+    /// longer our file ends its rows.
+    pub(crate) fn refresh(&self, rows: &Rows, reference: Reference, ended: &mut Ended) {
+        let row = rows.row(reference.slot);
+        let number = row.descriptor();
+        let Ok(mut node) = self.lock(number) else { return };
+        let state = row.state.load();
+        if state.generation() == reference.generation && state.is_armed() {
+            let (union, persistent) = survey(rows, &node);
+            self.apply(rows, number, &mut node, union, persistent, ended);
+        }
     }
 
     /// Takes a row away from its node and from the kernel. Gives the state it had.
@@ -270,14 +320,21 @@ impl PollSet {
         ended: &mut Ended,
     ) {
         if let Err(errno) = self.register(number, node, union, persistent) {
-            let code = if matches!(errno, Errno::NOENT | Errno::BADF) { Code::NotFound } else { Code::Internal };
+            let code =
+                if matches!(errno, Errno::NOENT | Errno::BADF) { Code::NotFound } else { Code::Internal };
             end_rows(rows, node, code, ended);
             self.unregister(number, node);
         }
     }
 
     /// Adds or modifies the kernel entry under a new sequence. The node keeps its old values on an error.
-    fn register(&self, number: RawFd, node: &mut Node, union: Signals, persistent: bool) -> Result<(), Errno> {
+    fn register(
+        &self,
+        number: RawFd,
+        node: &mut Node,
+        union: Signals,
+        persistent: bool,
+    ) -> Result<(), Errno> {
         let sequence = (node.sequence + 1) & SEQUENCE_MASK;
         let token = u64::from(number.cast_unsigned()) << SEQUENCE_BITS | sequence;
         let flags = to_flags(union, persistent);
@@ -417,10 +474,22 @@ fn gone(reference: Reference) -> Status {
     )
 }
 
+fn never_wished(reference: Reference) -> Status {
+    Status::new(
+        Code::FailedPrecondition,
+        format!(
+            "watch {}.{} was made without signals, so there is nothing to resume; give it some with change",
+            reference.slot, reference.generation
+        ),
+    )
+}
+
 fn closed_behind(number: RawFd) -> Status {
     Status::new(
         Code::NotFound,
-        format!("descriptor {number} was closed while it was watched; the watch has ended. Call unwatch before closing"),
+        format!(
+            "descriptor {number} was closed while it was watched; the watch has ended. Call unwatch before closing"
+        ),
     )
 }
 
@@ -429,7 +498,9 @@ fn refusal(errno: Errno, number: RawFd) -> Status {
     match errno {
         Errno::BADF | Errno::NOENT => Status::new(
             Code::InvalidArgument,
-            format!("descriptor {number} is not open; watch it while it is, and unwatch it before closing it"),
+            format!(
+                "descriptor {number} is not open; watch it while it is, and unwatch it before closing it"
+            ),
         ),
         Errno::PERM => Status::new(
             Code::FailedPrecondition,
@@ -441,7 +512,9 @@ fn refusal(errno: Errno, number: RawFd) -> Status {
         ),
         Errno::NOSPC => Status::new(
             Code::ResourceExhausted,
-            format!("the kernel's limit of watched descriptors is reached at {number}; raise fs.epoll.max_user_watches"),
+            format!(
+                "the kernel's limit of watched descriptors is reached at {number}; raise fs.epoll.max_user_watches"
+            ),
         ),
         Errno::NOMEM => Status::new(
             Code::ResourceExhausted,
@@ -449,9 +522,13 @@ fn refusal(errno: Errno, number: RawFd) -> Status {
         ),
         Errno::LOOP | Errno::INVAL => Status::new(
             Code::InvalidArgument,
-            format!("descriptor {number} is a poll set that contains this watcher, or is nested too deep; untangle them"),
+            format!(
+                "descriptor {number} is a poll set that contains this watcher, or is nested too deep; untangle them"
+            ),
         ),
-        other => Status::new(Code::Internal, format!("the kernel refused to watch descriptor {number}: {other}")),
+        other => {
+            Status::new(Code::Internal, format!("the kernel refused to watch descriptor {number}: {other}"))
+        }
     }
 }
 

@@ -10,11 +10,10 @@ use crate::config::ClientConfig;
 use crate::control::Control;
 use crate::deadline::Deadline;
 use crate::events::Events;
-use crate::poll_set::Ended;
 use crate::port_queue::CHILD_SCAN_LIMIT;
-use crate::rows::{NO_DEADLINE, Reference};
+use crate::rows::Reference;
 use crate::shared::{Shared, stopped};
-use crate::state::Kind;
+use crate::state::{ALWAYS_TOLD, Kind};
 use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
 use crate::wait_many::to_flags;
@@ -27,7 +26,7 @@ const CHILD_HOLD_NS: u64 = 1_000_000;
 #[derive(Debug)]
 pub struct Port {
     control: Control,
-    spin_ns: u64,
+    config: ClientConfig,
     /// Level rows that were handed out; the client comes back for more with the next call.
     away: Vec<Reference>,
     /// Kept from call to call, so that coming back allocates nothing.
@@ -36,13 +35,13 @@ pub struct Port {
 }
 
 impl Port {
-    pub(crate) fn open(shared: &Arc<Shared>, config: &ClientConfig) -> Result<(Control, Self)> {
+    pub(crate) fn open(shared: &Arc<Shared>, config: ClientConfig) -> Result<(Control, Self)> {
         shared.check_process()?;
         let port = shared.open_port()?;
         let control = Control::new(Arc::clone(shared), port)?;
         let port = Self {
             control: control.clone(),
-            spin_ns: u64::try_from(config.spin.as_nanos()).unwrap_or(u64::MAX),
+            config,
             away: Vec::new(),
             polled: Vec::new(),
             entries: Vec::new(),
@@ -113,10 +112,10 @@ impl Port {
 
     /// Looks at the queue without sleeping, for as long as configured. True if something is there.
     fn spin(&self) -> bool {
-        if self.spin_ns == 0 {
+        if self.config.spin == Duration::ZERO {
             return false;
         }
-        let until = now_ns().saturating_add(self.spin_ns);
+        let until = Deadline::after(self.config.spin).as_ns();
         loop {
             for _ in 0..32 {
                 if self.control.port().looks_ready() {
@@ -142,10 +141,11 @@ impl Port {
         for reference in self.away.drain(..) {
             let row = rows.row(reference.slot);
             let wished = row.state.load().wished();
-            if !row.state.come_back(reference.generation) {
-                continue;
-            }
-            if let Ok(entry) = descriptor::poll_entry(row.descriptor(), to_flags(wished)) {
+            let Some(missed) = row.state.come_back(reference.generation) else { continue };
+            if missed.intersects(ALWAYS_TOLD) {
+                // A hang-up came while the client was away; poll(2) would not tell it from one it was told of.
+                self.control.refresh(reference);
+            } else if let Ok(entry) = descriptor::poll_entry(row.descriptor(), to_flags(wished)) {
                 self.entries.push(entry);
                 self.polled.push((reference, wished));
             }
@@ -155,11 +155,7 @@ impl Port {
             // What nobody asked for was told once and stays silent until something asked for appears.
             let asked = to_flags(wished) | PollFlags::NVAL;
             if looked.is_err() || entry.revents().intersects(asked) {
-                let mut ended = Ended::new();
-                // NOT_FOUND: it has ended, and the port has its Ended event or its owner took it back.
-                let _: Result<u64> =
-                    self.control.shared().back.arm(rows, reference, NO_DEADLINE, &mut ended);
-                self.control.shared().post_ended(&mut ended);
+                self.control.refresh(reference);
             }
         }
     }

@@ -10,10 +10,11 @@ use handle_watcher_wire::{Code, Event, EventKind, Result, Signals, Status, Watch
 
 use crate::events::Events;
 use crate::list::List;
-use crate::rows::{Reference, Row, Rows, Start};
-use crate::state::{Kind, State, Taken};
+use crate::rows::{NO_DEADLINE, Reference, Row, Rows, Start};
+use crate::state::{Kind, Outcome, State, Taken};
 use crate::stats::{ClientStats, Counter};
 use crate::sys::futex;
+use crate::timers::Entry;
 use crate::wake::Parked;
 
 /// For descriptors: what can become true again at any time (contract C2).
@@ -165,10 +166,50 @@ impl PortQueue {
                 enqueue(&mut queue, rows, reference.slot, state.is_child());
             }
         }
-        self.undelivered.store(queue.undelivered(), Ordering::Release);
-        let wake = queue.undelivered() > 0 && self.parked.take();
-        drop(queue);
-        self.wake(wake);
+        self.announce(queue);
+    }
+
+    /// A timer is due at `now_ns`: counts what is due and queues it. Gives when it is due next, if it is periodic.
+    /// The waiter is woken by the next [`post`](Self::post), once for all timers of a turn.
+    ///
+    /// Under the lock, as everything that writes to a timer's row: a row is freed under it, so a row whose generation
+    /// still matches here cannot be given to another owner meanwhile.
+    pub(crate) fn expire_timer(&self, rows: &Rows, entry: Entry, now_ns: u64) -> Option<u64> {
+        let mut queue = self.lock();
+        let row = rows.row(entry.reference.slot);
+        let state = row.state.load();
+        if state.generation() != entry.reference.generation || !state.is_armed() {
+            return None;
+        }
+        let period_ns = row.extra.load(Ordering::Relaxed);
+        let missed = (now_ns - entry.deadline_ns).checked_div(period_ns).unwrap_or(0);
+        // The next one counts from when this one was due, so that no period drifts.
+        let periods = missed.saturating_add(1).saturating_mul(period_ns);
+        let next_ns = (period_ns > 0).then(|| entry.deadline_ns.saturating_add(periods));
+        row.deadline_ns.store(next_ns.unwrap_or(NO_DEADLINE), Ordering::Relaxed);
+        let count = row.count().load(Ordering::Relaxed);
+        let due = u32::try_from(missed.saturating_add(1)).unwrap_or(u32::MAX);
+        row.count().store(count.saturating_add(due), Ordering::Relaxed);
+        if row.state.fire(entry.reference.generation, Signals::READABLE) == Outcome::Queue {
+            enqueue(&mut queue, rows, entry.reference.slot, false);
+        }
+        next_ns
+    }
+
+    /// Counts a wake and queues it. False if the client's wake row is gone.
+    pub(crate) fn ring(&self, rows: &Rows, reference: Reference) -> bool {
+        let mut queue = self.lock();
+        let row = rows.row(reference.slot);
+        let state = row.state.load();
+        if state.generation() != reference.generation || !state.is_live() {
+            return false;
+        }
+        row.count().store(row.count().load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        if row.state.fire(reference.generation, Signals::READABLE) == Outcome::Queue {
+            enqueue(&mut queue, rows, reference.slot, false);
+        }
+        self.announce(queue);
+        true
     }
 
     /// Nothing more will come; a waiter returns.
@@ -286,23 +327,24 @@ impl PortQueue {
         }
     }
 
+    /// Lets go of the queue and wakes the waiter if there is something for it.
+    fn announce(&self, queue: MutexGuard<'_, Queue>) {
+        self.undelivered.store(queue.undelivered(), Ordering::Release);
+        let wake = queue.undelivered() > 0 && self.parked.take();
+        drop(queue);
+        self.wake(wake);
+    }
+
     fn wake(&self, wake: bool) {
         if wake {
             self.wakes.add_shared(1);
             futex::unpark(self.parked.word());
         }
     }
-
 }
 
 /// Builds the event of a row that was just taken out of the queue.
-fn hand_out(
-    queue: &mut Queue,
-    rows: &Rows,
-    slot: u32,
-    events: &mut Events,
-    away: &mut Vec<Reference>,
-) {
+fn hand_out(queue: &mut Queue, rows: &Rows, slot: u32, events: &mut Events, away: &mut Vec<Reference>) {
     let row = rows.row(slot);
     let state = row.state.load();
     let reference = Reference { slot, generation: state.generation() };
@@ -324,16 +366,18 @@ fn hand_out(
     }
 }
 
-/// The event of what was taken; none where another hand-out told of it already.
+/// The event of what was taken; none of a timer or wake that counted nothing.
 fn event_of(row: &Row, kind: Kind, reference: Reference, taken: Taken) -> Option<Event> {
     let count = match kind {
         Kind::Watch => 1,
-        Kind::Timer | Kind::Wake => row.count().swap(0, Ordering::AcqRel),
+        Kind::Timer | Kind::Wake => row.count().swap(0, Ordering::Relaxed),
     };
     let (event_kind, satisfied, satisfiable, status) = match taken {
         Taken::Nothing => return None,
         Taken::Ended(code) => (EventKind::Ended, Signals::empty(), Signals::empty(), code),
-        Taken::Deadline { satisfied, .. } => (EventKind::Deadline, satisfied, DESCRIPTOR_SATISFIABLE, Code::Ok),
+        Taken::Deadline { satisfied, .. } => {
+            (EventKind::Deadline, satisfied, DESCRIPTOR_SATISFIABLE, Code::Ok)
+        }
         Taken::Ready { satisfied, .. } => match kind {
             Kind::Watch => (EventKind::Ready, satisfied, DESCRIPTOR_SATISFIABLE, Code::Ok),
             Kind::Timer => (EventKind::Timer, Signals::empty(), Signals::empty(), Code::Ok),
@@ -360,8 +404,8 @@ fn free(queue: &mut Queue, rows: &Rows, reference: Reference, kind: Kind) {
 }
 
 fn enqueue(queue: &mut Queue, rows: &Rows, slot: u32, child: bool) {
-    let queued =
-        queue.ready.contains(rows, slot, Row::queue_links) || queue.exits.contains(rows, slot, Row::queue_links);
+    let queued = queue.ready.contains(rows, slot, Row::queue_links)
+        || queue.exits.contains(rows, slot, Row::queue_links);
     if !queued {
         let list = if child { &mut queue.exits } else { &mut queue.ready };
         list.push_back(rows, slot, Row::queue_links);

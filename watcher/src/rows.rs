@@ -4,6 +4,8 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use handle_watcher_wire::Signals;
+
 use crate::list::{Links, NIL};
 use crate::state::{Role, StateWord};
 use crate::sys::region::Region;
@@ -59,6 +61,16 @@ impl Row {
     /// What timers and wake flags count.
     pub(crate) fn count(&self) -> &AtomicU32 {
         &self.number
+    }
+
+    /// What a paused watch wished for.
+    pub(crate) fn remembered(&self) -> Signals {
+        Signals::from_bits_truncate(u8::try_from(self.extra.load(Ordering::Relaxed) & 0xff).unwrap_or(0))
+    }
+
+    /// Under the node's lock.
+    pub(crate) fn remember(&self, wished: Signals) {
+        self.extra.store(wished.bits().into(), Ordering::Relaxed);
     }
 
     pub(crate) fn queue_links(&self) -> &Links {
@@ -175,7 +187,7 @@ const _: () = assert!(size_of::<Row>() == 64, "one cache line per row");
 
 #[cfg(test)]
 mod tests {
-    use handle_watcher_wire::{Mode, Signals};
+    use handle_watcher_wire::Mode;
 
     use super::*;
     use crate::state::Kind;

@@ -273,9 +273,16 @@ pub(crate) fn stopped() -> Status {
 
 fn unavailable(what: &str, error: &std::io::Error) -> Status {
     let full = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM));
-    let code = if full { Code::ResourceExhausted } else { Code::Unavailable };
+    let missing = matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL) | None);
+    let code = match (full, missing) {
+        (true, _) => Code::ResourceExhausted,
+        (_, true) => Code::Unimplemented,
+        _ => Code::Internal,
+    };
     Status::new(
         code,
-        format!("{what} could not be made: {error}; close descriptors or raise RLIMIT_NOFILE if they ran out"),
+        format!(
+            "{what} could not be made: {error}; close descriptors or raise RLIMIT_NOFILE if they ran out"
+        ),
     )
 }

@@ -336,7 +336,8 @@ impl StateWord {
     pub(crate) fn change(&self, generation: u32, wished: Signals) -> Option<State> {
         self.update(generation, |state| {
             state.has(LIVE).then(|| {
-                let withdrawn = state.without(QUEUED | DEADLINE | AWAY | ARMED).with_pending(Signals::empty());
+                let withdrawn =
+                    state.without(QUEUED | DEADLINE | AWAY | ARMED).with_pending(Signals::empty());
                 let armed = state.has(ARMED) || state.has(QUEUED) || state.wished().is_empty();
                 let changed = withdrawn.with_signals_at(WISHED_SHIFT, wished);
                 if armed && !wished.is_empty() { changed.with(ARMED) } else { changed }
@@ -368,21 +369,17 @@ impl StateWord {
             }
             let away = state.mode() == Mode::Level && state.has(ARMED);
             let rest = state.without(DEADLINE).with_pending(Signals::empty());
-            Some(if ended {
-                rest
-            } else {
-                rest.without(QUEUED).with(if away { AWAY } else { 0 })
-            })
+            Some(if ended { rest } else { rest.without(QUEUED).with(if away { AWAY } else { 0 }) })
         });
         taken
     }
 
-    /// The client of a Level row came back for more. True if the row is live and was away.
-    pub(crate) fn come_back(&self, generation: u32) -> bool {
+    /// The client of a Level row came back for more. Gives what came in while it was away; nothing if it was not.
+    pub(crate) fn come_back(&self, generation: u32) -> Option<Signals> {
         self.update(generation, |state| {
             state.has(AWAY).then(|| state.without(AWAY).with_pending(Signals::empty()))
         })
-        .is_some()
+        .map(State::pending)
     }
 
     /// Gives the row to its next owner's generation. The caller owns the row alone.
@@ -493,8 +490,8 @@ mod tests {
         assert_eq!(word.fire(generation, READ), Outcome::Queue);
         assert_eq!(word.take(generation), Taken::Ready { satisfied: READ, ended: false });
         assert_eq!(word.fire(generation, READ), Outcome::Merged, "noted, not queued");
-        assert!(word.come_back(generation));
-        assert!(!word.come_back(generation));
+        assert_eq!(word.come_back(generation), Some(READ));
+        assert_eq!(word.come_back(generation), None);
         assert_eq!(word.fire(generation, READ), Outcome::Queue);
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use handle_watcher_wire::{Code, Signals};
+use handle_watcher_wire::Code;
 use rustix::event::epoll::Event;
 
 use crate::poll_set::{Collected, Ended};
@@ -160,33 +160,22 @@ impl Turn {
 
     fn expire(&mut self, entry: Entry, now: u64) {
         let shared = &self.shared;
-        let row = shared.rows.row(entry.reference.slot);
         if !is_meant(shared, entry) {
             shared.dead_deadlines_dropped(1);
             return;
         }
-        let outcome = match row.state.load().kind() {
-            Kind::Timer => {
-                let period_ns = row.extra.load(Ordering::Relaxed);
-                let periods = (now - entry.deadline_ns).checked_div(period_ns).unwrap_or(0);
-                if period_ns > 0 {
-                    // The next one counts from when this one was due, so that no period drifts.
-                    let next = entry.deadline_ns.saturating_add((periods + 1).saturating_mul(period_ns));
-                    row.deadline_ns.store(next, Ordering::Relaxed);
-                    self.timers.set(Entry { deadline_ns: next, ..entry });
-                }
-                row.count().fetch_add(u32::try_from(periods + 1).unwrap_or(u32::MAX), Ordering::AcqRel);
-                row.state.fire(entry.reference.generation, Signals::READABLE)
+        shared.counters.timers_fired.add(1);
+        let row = shared.rows.row(entry.reference.slot);
+        if row.state.load().kind() == Kind::Timer {
+            let next_ns = self.staged.expire_timer(&shared.rows, row, entry, now);
+            if let Some(deadline_ns) = next_ns {
+                self.timers.set(Entry { deadline_ns, ..entry });
             }
-            Kind::Watch => {
-                shared.back.expire(&shared.rows, entry.reference, entry.deadline_ns, &mut self.ended)
-            }
-            Kind::Wake => Outcome::Ignored,
-        };
-        if outcome == Outcome::Queue {
+        } else if shared.back.expire(&shared.rows, entry.reference, entry.deadline_ns, &mut self.ended)
+            == Outcome::Queue
+        {
             self.staged.stage(row, entry.reference);
         }
-        shared.counters.timers_fired.add(1);
     }
 
     /// Throws cancelled deadlines out once they are many.
