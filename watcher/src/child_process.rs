@@ -30,7 +30,9 @@ impl ChildProcess {
             ),
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => Status::new(
                 Code::ResourceExhausted,
-                format!("process {id} could not be opened: {errno}; close descriptors or raise RLIMIT_NOFILE"),
+                format!(
+                    "process {id} could not be opened: {errno}; close descriptors or raise RLIMIT_NOFILE"
+                ),
             ),
             other => Status::new(Code::Internal, format!("process {id} could not be opened: {other}")),
         })?;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use handle_watcher_wire::{Code, Result, Status};
 
+use crate::front::FrontPolicy;
+
 /// The most rows one watcher can be configured for: the address space of 256 million rows is 16 GiB.
 const MOST_ROWS: u64 = 1 << 28;
 /// The most clients: their wake rows and ports must stay small beside the watches.
@@ -100,6 +102,9 @@ pub struct ClientConfig {
     /// How long a wait looks at its queue without sleeping before it parks. Default zero, for the reason given at
     /// [`Config::spin`]. Never have more spinning threads than processors.
     pub spin: Duration,
+    /// Which watches the waiting thread serves itself, without a hop. Default [`FrontPolicy::Adaptive`]: hot watches
+    /// cost no hop, cold ones no move.
+    pub front: FrontPolicy,
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@ use handle_watcher_wire::{Code, HandleId, Mode, Result, Signals, Status, TimerId
 
 use crate::child_process::ChildProcess;
 use crate::deadline::Deadline;
+use crate::front::FrontPolicy;
 use crate::handle_table::{HandleTable, Refused};
-use crate::poll_set::Ended;
+use crate::wait_set::{Ended, Home, Wish};
 use crate::port_queue::PortQueue;
 use crate::rows::{NO_DEADLINE, Reference, Start};
 use crate::shared::{Command, Shared};
@@ -54,8 +55,8 @@ pub struct Control {
 impl Control {
     pub(crate) fn new(shared: Arc<Shared>, port: Arc<PortQueue>) -> Result<Self> {
         let role = Role { kind: Kind::Wake, mode: Mode::Edge, wished: Signals::READABLE, child: false };
-        let wake = port.reserve(&shared.rows, &start(role, 0, port.index(), 0))?;
-        shared.rows.row(wake.slot).state.publish(wake.generation);
+        let wake = port.reserve(shared.rows(), &start(role, 0, port.index(), 0))?;
+        shared.rows().row(wake.slot).state.publish(wake.generation, false);
         Ok(Self { shared, port, handles: Arc::default(), wake })
     }
 
@@ -115,7 +116,9 @@ impl Control {
     /// `NOT_FOUND` if it is not this client's (any more); otherwise as [`watch`](Self::watch).
     pub fn watch_handle(&self, handle: HandleId, options: WatchOptions) -> Result<WatchId> {
         self.shared.check_process()?;
-        self.handles.with(handle, |number| self.add(number, options, false))
+        // Sending its deadline may wait for the watcher, so that comes after the table was let go of.
+        let reference = self.handles.with(handle, |number| self.attach(number, options, false))?;
+        self.start_deadline(reference, options)
     }
 
     /// Closes a given handle: every watch on it, of this or another client, is told `Ended(CANCELLED)`, then it is
@@ -157,21 +160,17 @@ impl Control {
     /// `NOT_FOUND` as [`arm`](Self::arm); `FAILED_PRECONDITION` after a fork.
     pub fn change(&self, watch: WatchId, signals: Signals) -> Result<()> {
         let reference = self.find_watch(watch)?;
-        self.change_found(reference, signals)
+        self.change_found(reference, Wish::These(signals))
     }
 
-    /// Pauses a watch: nothing is told until [`resume`](Self::resume). An undelivered event of it is withdrawn.
+    /// Pauses a watch: nothing is told until [`resume`](Self::resume). An undelivered event of it is withdrawn, and its
+    /// deadline is taken away.
     ///
     /// # Errors
     /// As [`change`](Self::change).
     pub fn pause(&self, watch: WatchId) -> Result<()> {
         let reference = self.find_watch(watch)?;
-        let row = self.shared.rows.row(reference.slot);
-        let wished = row.state.load().wished();
-        if !wished.is_empty() {
-            row.extra.store(wished.bits().into(), Ordering::Relaxed);
-        }
-        self.change_found(reference, Signals::empty())
+        self.change_found(reference, Wish::These(Signals::empty()))
     }
 
     /// Resumes a paused watch with the signals it had, armed: a condition that holds fires at once. A watch that is
@@ -181,19 +180,7 @@ impl Control {
     /// As [`change`](Self::change); `FAILED_PRECONDITION` if it never had signals to go back to.
     pub fn resume(&self, watch: WatchId) -> Result<()> {
         let reference = self.find_watch(watch)?;
-        let row = self.shared.rows.row(reference.slot);
-        if !row.state.load().wished().is_empty() {
-            return Ok(());
-        }
-        let bits = u8::try_from(row.extra.load(Ordering::Relaxed)).unwrap_or(0);
-        let signals = Signals::from_bits_truncate(bits);
-        if signals.is_empty() {
-            return Err(Status::new(
-                Code::FailedPrecondition,
-                format!("watch {watch} was made without signals; give it some with change"),
-            ));
-        }
-        self.change_found(reference, signals)
+        self.change_found(reference, Wish::Remembered)
     }
 
     /// Ends a watch. When it returns, no event of it is delivered any more, not even one that was queued; and no
@@ -221,7 +208,12 @@ impl Control {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a period of zero; otherwise as [`set_timer`](Self::set_timer).
-    pub fn set_periodic(&self, first: impl Into<Deadline>, period: Duration, token: Token) -> Result<TimerId> {
+    pub fn set_periodic(
+        &self,
+        first: impl Into<Deadline>,
+        period: Duration,
+        token: Token,
+    ) -> Result<TimerId> {
         let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         if period_ns == 0 {
             return Err(Status::new(
@@ -239,9 +231,9 @@ impl Control {
     /// client's; `FAILED_PRECONDITION` after a fork.
     pub fn cancel_timer(&self, timer: TimerId) -> Result<()> {
         let reference = self.find(timer.slot(), timer.generation(), Kind::Timer)?;
-        let row = self.shared.rows.row(reference.slot);
+        let row = self.shared.rows().row(reference.slot);
         let before = row.state.detach(reference.generation).ok_or_else(|| unknown(reference, Kind::Timer))?;
-        self.port.release(&self.shared.rows, reference, before);
+        self.port.release(self.shared.rows(), reference, before);
         if before.is_armed() {
             self.shared.forget_deadline();
         }
@@ -255,15 +247,10 @@ impl Control {
     /// `UNAVAILABLE` after the client was dropped; `FAILED_PRECONDITION` after a fork.
     pub fn wake(&self) -> Result<()> {
         self.shared.check_process()?;
-        let row = self.shared.rows.row(self.wake.slot);
-        if !row.state.load().is_live() || row.state.load().generation() != self.wake.generation {
-            return Err(Status::new(Code::Unavailable, "the client was closed; there is nobody to wake"));
+        if self.port.ring(self.shared.rows(), self.wake) {
+            return Ok(());
         }
-        row.count().fetch_add(1, Ordering::AcqRel);
-        if row.state.fire(self.wake.generation, Signals::READABLE) == Outcome::Queue {
-            self.port.post(&self.shared.rows, &[self.wake]);
-        }
-        Ok(())
+        Err(Status::new(Code::Unavailable, "the client was dropped; there is nobody to wake"))
     }
 
     /// What the watcher did so far, for all its clients.
@@ -293,13 +280,14 @@ impl Control {
         }
         self.port.refuse("the client was dropped; make a new one");
         while let Some(slot) = self.port.first_row() {
-            let state = self.shared.rows.row(slot).state.load();
+            let state = self.shared.rows().row(slot).state.load();
             let reference = Reference { slot, generation: state.generation() };
             self.end_row(reference, state);
         }
         for descriptor in self.handles.take_all() {
             self.end_number(descriptor.as_raw_fd());
         }
+        self.shared.waits.set_front(self.port.index(), None);
         // Without a watcher there is nobody whose memory of the port matters.
         if self.shared.send(Command::Close(self.port.index()), u64::MAX).is_err() {
             self.shared.forget_port(self.port.index());
@@ -307,7 +295,7 @@ impl Control {
     }
 
     fn end_row(&self, reference: Reference, state: crate::state::State) {
-        let row = self.shared.rows.row(reference.slot);
+        let row = self.shared.rows().row(reference.slot);
         if state.kind() == Kind::Watch {
             // NOT_FOUND: it ended by itself just now, or is being added by another thread; the next pass sees it.
             if self.unwatch_found(reference).is_err() {
@@ -315,7 +303,7 @@ impl Control {
                 std::thread::yield_now();
             }
         } else if let Some(before) = row.state.detach(reference.generation) {
-            self.port.release(&self.shared.rows, reference, before);
+            self.port.release(self.shared.rows(), reference, before);
             if before.kind() == Kind::Timer && before.is_armed() {
                 self.shared.forget_deadline();
             }
@@ -326,19 +314,29 @@ impl Control {
 
     fn add(&self, number: RawFd, options: WatchOptions, child: bool) -> Result<WatchId> {
         self.shared.check_process()?;
+        let reference = self.attach(number, options, child)?;
+        self.start_deadline(reference, options)
+    }
+
+    fn attach(&self, number: RawFd, options: WatchOptions, child: bool) -> Result<Reference> {
         let role = Role { kind: Kind::Watch, mode: options.mode, wished: options.signals, child };
         let deadline_ns = to_deadline_ns(options.deadline);
         let start =
             Start { descriptor: number, ..start(role, options.token, self.port.index(), deadline_ns) };
-        let reference = self.port.reserve(&self.shared.rows, &start)?;
+        let reference = self.port.reserve(self.shared.rows(), &start)?;
         let mut ended = Ended::new();
-        let attached = self.shared.back.attach(&self.shared.rows, reference, &mut ended);
+        let attached = self.shared.waits.attach(reference, self.home_of_new(options.mode), &mut ended);
         self.shared.post_ended(&mut ended);
         if let Err(status) = attached {
-            self.port.release_reserved(&self.shared.rows, reference, Kind::Watch);
+            self.port.release_reserved(self.shared.rows(), reference, Kind::Watch);
             return Err(status);
         }
         tracing::trace!(target: "handle_watcher::control", number, ?reference, "watched");
+        Ok(reference)
+    }
+
+    fn start_deadline(&self, reference: Reference, options: WatchOptions) -> Result<WatchId> {
+        let deadline_ns = to_deadline_ns(options.deadline);
         if deadline_ns != NO_DEADLINE
             && let Err(status) = self.send_deadline(reference, deadline_ns)
         {
@@ -352,30 +350,78 @@ impl Control {
     fn arm_at(&self, watch: WatchId, deadline_ns: u64) -> Result<()> {
         let reference = self.find_watch(watch)?;
         let mut ended = Ended::new();
-        let armed = self.shared.back.arm(&self.shared.rows, reference, deadline_ns, &mut ended);
+        let armed = self.shared.waits.arm(reference, deadline_ns, Shared::home(&self.port), &mut ended);
         self.shared.post_ended(&mut ended);
         if armed? != NO_DEADLINE {
             self.shared.forget_deadline();
         }
+        if self.port.front().is_none() && self.port.policy() == FrontPolicy::Adaptive {
+            let row = self.shared.rows().row(reference.slot);
+            if row.heat().is_hot() {
+                // From its next re-arm on it has somewhere to go.
+                self.shared.front(&self.port);
+            }
+        }
         if deadline_ns == NO_DEADLINE { Ok(()) } else { self.send_deadline(reference, deadline_ns) }
     }
 
-    fn change_found(&self, reference: Reference, signals: Signals) -> Result<()> {
+    fn change_found(&self, reference: Reference, wish: Wish) -> Result<()> {
         let mut ended = Ended::new();
-        let changed = self.shared.back.change(&self.shared.rows, reference, signals, &mut ended);
+        let changed = self.shared.waits.change(reference, wish, Shared::home(&self.port), &mut ended);
         self.shared.post_ended(&mut ended);
-        if changed?.is_queued() {
-            self.port.withdraw(&self.shared.rows, reference);
+        let (before, deadline_ns) = changed?;
+        if before.is_queued() {
+            self.port.withdraw(self.shared.rows(), reference);
+        }
+        if deadline_ns != NO_DEADLINE {
+            self.shared.forget_deadline();
         }
         Ok(())
     }
 
+    /// Where a new watch may be served; makes the front if it belongs there.
+    fn home_of_new(&self, mode: Mode) -> Home<'_> {
+        let needs_front = match self.port.policy() {
+            FrontPolicy::Off => false,
+            FrontPolicy::Adaptive => mode == Mode::Level,
+            FrontPolicy::Always => true,
+        };
+        if needs_front {
+            self.shared.front(&self.port);
+        }
+        Shared::home(&self.port)
+    }
+
+    /// Moves a watch of the back to the front, if it belongs there by now.
+    pub(crate) fn rehome(&self, reference: Reference) {
+        let mut ended = Ended::new();
+        self.shared.waits.rehome(reference, Shared::home(&self.port), &mut ended);
+        self.shared.post_ended(&mut ended);
+    }
+
+    /// Somebody saw that an armed watch is readable: fires it, if it is still ours to fire.
+    pub(crate) fn fire_seen(&self, reference: Reference, seen: Signals) {
+        let mut ended = Ended::new();
+        let outcome = self.shared.waits.fire_seen(reference, seen, &mut ended);
+        self.shared.post_ended(&mut ended);
+        if outcome == Outcome::Queue {
+            self.port.post(self.shared.rows(), &[reference]);
+        }
+    }
+
+    /// Asks the kernel about an armed watch again: a condition that holds is reported once more.
+    pub(crate) fn refresh(&self, reference: Reference) {
+        let mut ended = Ended::new();
+        self.shared.waits.refresh(reference, &mut ended);
+        self.shared.post_ended(&mut ended);
+    }
+
     fn unwatch_found(&self, reference: Reference) -> Result<()> {
         let mut ended = Ended::new();
-        let deadline_ns = self.shared.rows.row(reference.slot).deadline_ns.load(Ordering::Relaxed);
-        let detached = self.shared.back.detach(&self.shared.rows, reference, &mut ended);
+        let deadline_ns = self.shared.rows().row(reference.slot).deadline_ns.load(Ordering::Relaxed);
+        let detached = self.shared.waits.detach(reference, &mut ended);
         self.shared.post_ended(&mut ended);
-        self.port.release(&self.shared.rows, reference, detached?);
+        self.port.release(self.shared.rows(), reference, detached?);
         if deadline_ns != NO_DEADLINE {
             self.shared.forget_deadline();
         }
@@ -385,7 +431,7 @@ impl Control {
     /// Ends every watch on a number that is about to be closed.
     fn end_number(&self, number: RawFd) {
         let mut ended = Ended::new();
-        self.shared.back.close(&self.shared.rows, number, Code::Cancelled, &mut ended);
+        self.shared.waits.close(number, Code::Cancelled, &mut ended);
         self.shared.post_ended(&mut ended);
     }
 
@@ -395,10 +441,13 @@ impl Control {
         let role = Role { kind: Kind::Timer, mode, wished: Signals::READABLE, child: false };
         let deadline_ns = to_deadline_ns(Some(deadline));
         let start = Start { extra: period_ns, ..start(role, token, self.port.index(), deadline_ns) };
-        let reference = self.port.reserve(&self.shared.rows, &start)?;
-        if !self.shared.rows.row(reference.slot).state.publish(reference.generation) {
-            self.port.release_reserved(&self.shared.rows, reference, Kind::Timer);
-            return Err(Status::new(Code::Unavailable, "the client was closed while the timer was being set"));
+        let reference = self.port.reserve(self.shared.rows(), &start)?;
+        if !self.shared.rows().row(reference.slot).state.publish(reference.generation, false) {
+            self.port.release_reserved(self.shared.rows(), reference, Kind::Timer);
+            return Err(Status::new(
+                Code::Unavailable,
+                "the client was closed while the timer was being set",
+            ));
         }
         let timer = TimerId::new(reference.slot, reference.generation);
         if let Err(status) = self.send_deadline(reference, deadline_ns) {
@@ -421,7 +470,7 @@ impl Control {
     fn find(&self, slot: u32, generation: u32, kind: Kind) -> Result<Reference> {
         self.shared.check_process()?;
         let reference = Reference { slot, generation };
-        let row = self.shared.rows.row(slot);
+        let row = self.shared.rows().row(slot);
         let state = row.state.load();
         let is_ours = row.port.load(Ordering::Relaxed) == self.port.index();
         if state.generation() == generation && state.kind() == kind && is_ours && !state.is_reserved() {

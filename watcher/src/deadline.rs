@@ -77,7 +77,9 @@ mod tests {
     fn an_instant_becomes_the_same_point_in_time() {
         let instant = Instant::now() + Duration::from_secs(5);
         let deadline = Deadline::from(instant);
-        assert!(deadline.remaining() > Duration::from_secs(4) && deadline.remaining() <= Duration::from_secs(5));
+        assert!(
+            deadline.remaining() > Duration::from_secs(4) && deadline.remaining() <= Duration::from_secs(5)
+        );
         assert_eq!(Deadline::from(Instant::now()).remaining(), Duration::ZERO);
     }
 }

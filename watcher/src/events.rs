@@ -1,6 +1,31 @@
-//! The caller's buffer of events.
+//! The caller's buffer of events, and how a row becomes one.
 
-use handle_watcher_wire::Event;
+use std::sync::atomic::Ordering;
+
+use handle_watcher_wire::{Code, Event, EventKind, Signals, WatchId};
+
+use crate::rows::{Reference, Row};
+
+/// For descriptors: what can become true again at any time (contract C2).
+const DESCRIPTOR_SATISFIABLE: Signals = Signals::all();
+
+/// The event of a row in its plainest form: a Ready that holds nothing.
+pub(crate) fn event_of(row: &Row, reference: Reference) -> Event {
+    Event {
+        watch: WatchId::new(reference.slot, reference.generation),
+        token: row.token.load(Ordering::Relaxed),
+        kind: EventKind::Ready,
+        satisfied: Signals::empty(),
+        satisfiable: Signals::empty(),
+        status: Code::Ok,
+        count: 1,
+    }
+}
+
+/// The Ready of a watch.
+pub(crate) fn ready_event(row: &Row, reference: Reference, satisfied: Signals) -> Event {
+    Event { satisfied, satisfiable: DESCRIPTOR_SATISFIABLE, ..event_of(row, reference) }
+}
 
 /// A buffer that `wait` and `drain` fill. Its capacity bounds how many events one call hands out; it never grows.
 #[derive(Clone, Debug)]
@@ -47,7 +72,11 @@ impl Events {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.events.len() < self.capacity
+        self.room() > 0
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        self.capacity - self.events.len()
     }
 
     pub(crate) fn push(&mut self, event: Event) {

@@ -111,7 +111,8 @@ impl FileChanges {
                 self.paths.remove(&event.wd());
             }
             if !changes.is_empty() {
-                let name = event.file_name().map(|name| std::ffi::OsStr::from_bytes(name.to_bytes()).to_owned());
+                let name =
+                    event.file_name().map(|name| std::ffi::OsStr::from_bytes(name.to_bytes()).to_owned());
                 found.push(Change { path, name, changes });
             }
         }

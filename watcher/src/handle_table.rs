@@ -63,12 +63,12 @@ impl HandleTable {
         let mut slots = self.lock();
         let slot = match slots.free.pop() {
             Some(slot) => slot,
-            None => match u32::try_from(slots.entries.len()) {
-                Ok(slot) => {
+            None => match u32::try_from(slots.entries.len()).ok().filter(|&slot| slot < u32::MAX) {
+                Some(slot) => {
                     slots.entries.push(Entry { generation: 1, descriptor: None });
                     slot
                 }
-                Err(_) => {
+                None => {
                     let status = Status::new(Code::ResourceExhausted, "4 billion handles were given already");
                     return Err(Refused { status, value });
                 }
@@ -76,13 +76,13 @@ impl HandleTable {
         };
         let entry = &mut slots.entries[slot as usize];
         entry.descriptor = Some(value);
-        Ok(HandleId::new(slot, entry.generation))
+        Ok(HandleId::new(slot + 1, entry.generation))
     }
 
     /// Calls `use_number` with the handle's descriptor number, while nobody can close it through this table.
     pub(crate) fn with<R>(&self, handle: HandleId, use_number: impl FnOnce(RawFd) -> Result<R>) -> Result<R> {
         let slots = self.lock();
-        let entry = slots.entries.get(handle.slot() as usize);
+        let entry = slots.entries.get(index_of(handle));
         let descriptor = entry
             .filter(|entry| entry.generation == handle.generation())
             .and_then(|entry| entry.descriptor.as_ref())
@@ -93,13 +93,14 @@ impl HandleTable {
     /// Takes a descriptor out; its id is worth nothing from here on.
     pub(crate) fn take(&self, handle: HandleId) -> Result<OwnedFd> {
         let mut slots = self.lock();
-        let entry = slots.entries.get_mut(handle.slot() as usize);
-        let entry = entry.filter(|entry| entry.generation == handle.generation()).ok_or_else(|| unknown(handle))?;
+        let entry = slots.entries.get_mut(index_of(handle));
+        let entry =
+            entry.filter(|entry| entry.generation == handle.generation()).ok_or_else(|| unknown(handle))?;
         let descriptor = entry.descriptor.take().ok_or_else(|| unknown(handle))?;
         entry.generation = entry.generation.wrapping_add(1);
         // A slot whose generation wrapped is retired.
         if entry.generation != 0 {
-            slots.free.push(handle.slot());
+            slots.free.push(handle.slot() - 1);
         }
         Ok(descriptor)
     }
@@ -128,6 +129,11 @@ impl HandleTable {
     fn lock(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Slots count from 1: zero names no handle.
+fn index_of(handle: HandleId) -> usize {
+    (handle.slot() as usize).wrapping_sub(1)
 }
 
 fn unknown(handle: HandleId) -> Status {

@@ -22,11 +22,15 @@ mod events;
 #[cfg(not(loom))]
 mod file_changes;
 #[cfg(not(loom))]
+mod front;
+#[cfg(not(loom))]
 mod handle_table;
+#[cfg(not(loom))]
+mod heat;
 #[cfg(not(loom))]
 mod list;
 #[cfg(not(loom))]
-mod poll_set;
+mod nodes;
 #[cfg(not(loom))]
 mod port;
 #[cfg(not(loom))]
@@ -49,6 +53,8 @@ mod timers;
 mod turn;
 #[cfg(not(loom))]
 mod wait_many;
+#[cfg(not(loom))]
+mod wait_set;
 mod wake;
 #[cfg(not(loom))]
 mod watcher;
@@ -61,6 +67,7 @@ pub use crate::{
     deadline::Deadline,
     events::Events,
     file_changes::{Change, Changes, FileChanges},
+    front::FrontPolicy,
     handle_table::Refused,
     port::Port,
     stats::{ClientStats, HISTOGRAM_CLASSES, Histogram, Stats},

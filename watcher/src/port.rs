@@ -1,51 +1,70 @@
 //! The port: one client's one place to read events from.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handle_watcher_wire::{Mode, Result, Signals};
+use handle_watcher_wire::{Code, Mode, Result, Signals, Status};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::config::ClientConfig;
 use crate::control::Control;
 use crate::deadline::Deadline;
 use crate::events::Events;
-use crate::poll_set::Ended;
+use crate::front::Front;
 use crate::port_queue::CHILD_SCAN_LIMIT;
-use crate::rows::{NO_DEADLINE, Reference};
+use crate::rows::Reference;
 use crate::shared::{Shared, stopped};
-use crate::state::Kind;
+use crate::state::{ALWAYS_TOLD, Kind};
 use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
+use crate::sys::epoll::{Epoll, KernelEvents};
 use crate::wait_many::to_flags;
+use crate::wait_set::{Collected, Ended, FrontPass};
 
-/// How long a wait sleeps at most while it holds back a child's exit for data that is on its way.
-const CHILD_HOLD_NS: u64 = 1_000_000;
+/// How many events one look at the front takes from the kernel.
+const FRONT_BATCH: usize = 256;
+/// How many looks one hand-out takes while the kernel reports only what no longer means anything.
+const FRONT_PASSES: usize = 4;
+/// So many meaningless reports in a row show that a closed number whose file lives on has poisoned the front.
+const STALE_LIMIT: u32 = 3;
 
 /// The events of one client. One thread waits at a time, which `&mut` enforces; any thread may do so. Dropping the port
 /// ends the client: every watch is taken back, and what was given is closed on the dropping thread.
-#[derive(Debug)]
 pub struct Port {
     control: Control,
-    spin_ns: u64,
-    /// Level rows that were handed out; the client comes back for more with the next call.
+    config: ClientConfig,
+    /// Level rows of the back that were handed out; the client comes back for more with the next call.
     away: Vec<Reference>,
-    /// Kept from call to call, so that coming back allocates nothing.
+    // Kept from call to call, so that no call allocates.
     polled: Vec<(Reference, Signals)>,
     entries: Vec<PollFd<'static>>,
+    kernel_events: KernelEvents,
+    /// The front's set, once there is a front. Only this port replaces it.
+    inner: Option<Arc<Epoll>>,
+    /// Queue and front take turns in having the first places of a batch.
+    is_front_first: bool,
+    /// The front's set reported the bell since the queue was settled last.
+    was_heard: bool,
+    stale: u32,
 }
 
 impl Port {
-    pub(crate) fn open(shared: &Arc<Shared>, config: &ClientConfig) -> Result<(Control, Self)> {
+    pub(crate) fn open(shared: &Arc<Shared>, config: ClientConfig) -> Result<(Control, Self)> {
         shared.check_process()?;
-        let port = shared.open_port()?;
+        let port = shared.open_port(config.front)?;
         let control = Control::new(Arc::clone(shared), port)?;
         let port = Self {
             control: control.clone(),
-            spin_ns: u64::try_from(config.spin.as_nanos()).unwrap_or(u64::MAX),
+            config,
             away: Vec::new(),
             polled: Vec::new(),
             entries: Vec::new(),
+            kernel_events: KernelEvents::default(),
+            inner: None,
+            is_front_first: false,
+            was_heard: false,
+            stale: 0,
         };
         Ok((control, port))
     }
@@ -82,41 +101,228 @@ impl Port {
     /// # Errors
     /// As [`drain`](Self::drain).
     pub fn wait_until(&mut self, events: &mut Events, deadline: Option<Deadline>) -> Result<usize> {
+        self.control.shared().check_process()?;
+        events.clear();
+        self.come_back();
+        // With a front, one sleep looks at everything; without one the queue is looked at first.
+        let mut has_looked = self.front_set().is_some() && !self.control.port().looks_ready();
         loop {
-            if self.drain(events)? > 0 {
+            if !has_looked && self.take(events)? > 0 {
                 return Ok(events.len());
             }
+            has_looked = false;
             if self.spin() {
                 continue;
             }
-            let holds_exits = self.control.port().has_only_exits();
-            let until = if holds_exits {
-                let hold = Deadline::at_ns(now_ns().saturating_add(CHILD_HOLD_NS));
-                Some(deadline.map_or(hold, |deadline| deadline.min(hold)))
-            } else {
-                deadline
-            };
-            self.control.port().park(until.map(Deadline::as_ns), holds_exits);
+            if self.sleep(events, deadline) && !events.is_empty() {
+                return Ok(events.len());
+            }
             if deadline.is_some_and(|deadline| deadline.as_ns() <= now_ns()) {
-                return self.drain(events);
+                return self.take(events);
             }
         }
     }
 
+    /// A descriptor for foreign event loops: readable exactly while the next [`drain`](Self::drain) would return
+    /// something, an event or the news that the watcher has stopped. Watch it for readability only, level-triggered or
+    /// not, and never read it. It stays the same for the life of the port. The first call makes it, and costs each
+    /// hand-out from then on a little.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` if descriptors ran out; `FAILED_PRECONDITION` after a fork.
+    pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>> {
+        self.control.shared().check_process()?;
+        let exhausted = |error: &dyn std::fmt::Display| {
+            Status::new(
+                Code::ResourceExhausted,
+                format!("the port's descriptor could not be made: {error}; close some or raise RLIMIT_NOFILE"),
+            )
+        };
+        let front = self.control.shared().front(self.control.port());
+        let front = front.ok_or_else(|| exhausted(&"no front"))?;
+        if !front.is_exposed() {
+            front.expose().map_err(|error| exhausted(&error))?;
+            self.control.port().expose();
+            self.come_back();
+            self.move_levels();
+        }
+        let front = self.control.port().front().ok_or_else(|| exhausted(&"no front"))?;
+        front.expose().map_err(|error| exhausted(&error))
+    }
+
+    /// Takes from the queue and from the front, turn by turn first, without waiting.
     fn take(&mut self, events: &mut Events) -> Result<usize> {
         events.clear();
-        let with_exits = self.control.port().has_only_exits() && !self.data_is_on_its_way();
-        let rows = &self.control.shared().rows;
-        let is_finished = self.control.port().take(rows, events, with_exits, &mut self.away);
+        self.is_front_first = !self.is_front_first;
+        let is_finished = if self.is_front_first {
+            self.look_at_front(events);
+            self.take_queue(events, false)
+        } else {
+            let is_finished = self.take_queue(events, false);
+            self.look_at_front(events);
+            is_finished
+        };
+        if events.is_empty() && self.control.port().has_exits() {
+            // Nothing else is there: what data a child left is looked for before its exit is told.
+            let with_exits = !self.fire_waiting_data();
+            self.take_queue(events, with_exits);
+        }
+        self.settle();
         if events.is_empty() && is_finished { Err(stopped()) } else { Ok(events.len()) }
     }
 
-    /// Looks at the queue without sleeping, for as long as configured. True if something is there.
-    fn spin(&self) -> bool {
-        if self.spin_ns == 0 {
+    fn take_queue(&mut self, events: &mut Events, with_exits: bool) -> bool {
+        let rows = self.control.shared().rows();
+        self.control.port().take(rows, events, with_exits, &mut self.away)
+    }
+
+    /// Sleeps until woken or until the deadline; true if it looked at the front meanwhile.
+    fn sleep(&mut self, events: &mut Events, deadline: Option<Deadline>) -> bool {
+        let Some(set) = self.front_set() else {
+            self.control.port().park(deadline.map(Deadline::as_ns));
+            return false;
+        };
+        if !self.control.port().enter_front() {
             return false;
         }
-        let until = now_ns().saturating_add(self.spin_ns);
+        let timeout_ns = deadline.map(|deadline| deadline.as_ns().saturating_sub(now_ns()));
+        let waited = set.wait(&mut self.kernel_events, events.room().min(FRONT_BATCH), timeout_ns);
+        self.control.port().leave_front();
+        if let Err(errno) = waited {
+            tracing::error!(target: "handle_watcher::port", %errno, "the front could not be waited for");
+        }
+        self.collect(events, false);
+        if self.control.port().looks_ready() {
+            self.take_queue(events, false);
+        }
+        self.settle();
+        true
+    }
+
+    /// Looks at the front without waiting.
+    fn look_at_front(&mut self, events: &mut Events) {
+        let Some(set) = self.front_set() else { return };
+        for _ in 0..FRONT_PASSES {
+            let room = events.room().min(FRONT_BATCH);
+            if room == 0 || set.wait(&mut self.kernel_events, room, Some(0)).is_err() {
+                return;
+            }
+            let found = self.kernel_events.len();
+            self.collect(events, false);
+            if found == 0 || !events.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Hands out what the kernel reported of the front.
+    fn collect(&mut self, events: &mut Events, is_second: bool) {
+        let Some(front) = self.control.port().front().cloned() else { return };
+        let shared = Arc::clone(self.control.shared());
+        let before = events.len();
+        let mut pass = FrontPass { events, spilled: Vec::new(), has_turned: false, is_second };
+        let mut stale = 0;
+        for event in self.kernel_events.iter() {
+            match shared.waits.collect_front(&front, event, &mut pass) {
+                Collected::Waker => self.was_heard = true,
+                Collected::Stale => stale += 1,
+                Collected::Rows => {}
+            }
+        }
+        let FrontPass { spilled, has_turned, .. } = pass;
+        self.control.port().count_delivered(events.len() - before);
+        if !spilled.is_empty() {
+            self.control.port().post(shared.rows(), &spilled);
+        }
+        if has_turned && !is_second {
+            self.swallow_turned(events);
+        }
+        self.note_stale(stale, &front);
+    }
+
+    /// Turning an entry silent makes the kernel report it once more; that report is taken now, so that the port's
+    /// descriptor is not readable for nothing.
+    fn swallow_turned(&mut self, events: &mut Events) {
+        if let Some(set) = self.front_set()
+            && set.wait(&mut self.kernel_events, FRONT_BATCH, Some(0)).is_ok()
+        {
+            self.collect(events, true);
+        }
+    }
+
+    fn note_stale(&mut self, stale: u32, front: &Front) {
+        self.stale = if stale == 0 { 0 } else { self.stale + stale };
+        if self.stale >= STALE_LIMIT {
+            self.stale = 0;
+            self.rebuild(front);
+        }
+    }
+
+    /// Puts a fresh set in the place of a poisoned one and carries the live entries over.
+    fn rebuild(&mut self, front: &Front) {
+        if let Err(error) = front.rebuild() {
+            tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front could not be rebuilt");
+            return;
+        }
+        let shared = self.control.shared();
+        let mut references = Vec::new();
+        self.control.port().visit_rows(shared.rows(), |slot, row| {
+            let state = row.state.load();
+            if state.is_in_front() {
+                references.push(Reference { slot, generation: state.generation() });
+            }
+            true
+        });
+        let mut ended = Ended::new();
+        shared.waits.carry_over(front, &references, &mut ended);
+        front.rebuilt();
+        shared.post_ended(&mut ended);
+        self.inner = Some(front.inner());
+        self.was_heard = true;
+        tracing::debug!(target: "handle_watcher::port", carried = references.len(), "front rebuilt");
+    }
+
+    /// The set to sleep in, if the port has a front.
+    fn front_set(&mut self) -> Option<Arc<Epoll>> {
+        if self.inner.is_none()
+            && let Some(front) = self.control.port().front()
+        {
+            self.inner = Some(front.inner());
+            self.kernel_events = KernelEvents::with_capacity(FRONT_BATCH);
+        }
+        self.inner.clone()
+    }
+
+    fn settle(&mut self) {
+        let was_heard = std::mem::take(&mut self.was_heard);
+        if self.control.port().front().is_some_and(|front| front.is_exposed()) {
+            self.control.port().settle(was_heard);
+        }
+    }
+
+    /// Level watches that the back served so far go where the kernel's own level trigger serves them.
+    fn move_levels(&mut self) {
+        let rows = self.control.shared().rows();
+        let mut references = Vec::new();
+        self.control.port().visit_rows(rows, |slot, row| {
+            let state = row.state.load();
+            if state.kind() == Kind::Watch && state.mode() == Mode::Level {
+                references.push(Reference { slot, generation: state.generation() });
+            }
+            true
+        });
+        for reference in references {
+            self.control.rehome(reference);
+        }
+    }
+
+    /// Looks at the queue without sleeping, for as long as configured. True if something is there.
+    fn spin(&mut self) -> bool {
+        if self.config.spin == Duration::ZERO {
+            return false;
+        }
+        let set = self.front_set();
+        let until = Deadline::after(self.config.spin).as_ns();
         loop {
             for _ in 0..32 {
                 if self.control.port().looks_ready() {
@@ -124,28 +330,33 @@ impl Port {
                 }
                 std::hint::spin_loop();
             }
+            if set.as_ref().is_some_and(|set| set.looks_ready()) {
+                return true;
+            }
             if now_ns() >= until {
                 return false;
             }
         }
     }
 
-    /// The client came back for more: Level watches it was told of are looked at with one poll(2). Those that still
-    /// hold are armed with the kernel again, which reports them, and proves that the number still means our file.
+    /// The client came back for more: Level watches of the back that it was told of are looked at with one poll(2).
+    /// Those that still hold are told to the kernel again, which reports them, and proves that the number still means
+    /// our file.
     fn come_back(&mut self) {
         if self.away.is_empty() {
             return;
         }
-        let rows = &self.control.shared().rows;
+        let rows = self.control.shared().rows();
         self.polled.clear();
         self.entries.clear();
         for reference in self.away.drain(..) {
             let row = rows.row(reference.slot);
             let wished = row.state.load().wished();
-            if !row.state.come_back(reference.generation) {
-                continue;
-            }
-            if let Ok(entry) = descriptor::poll_entry(row.descriptor(), to_flags(wished)) {
+            let Some(missed) = row.state.come_back(reference.generation) else { continue };
+            if missed.intersects(ALWAYS_TOLD) {
+                // A hang-up came while the client was away; poll(2) would not tell it from one it was told of.
+                self.control.refresh(reference);
+            } else if let Ok(entry) = descriptor::poll_entry(row.descriptor(), to_flags(wished)) {
                 self.entries.push(entry);
                 self.polled.push((reference, wished));
             }
@@ -155,22 +366,20 @@ impl Port {
             // What nobody asked for was told once and stays silent until something asked for appears.
             let asked = to_flags(wished) | PollFlags::NVAL;
             if looked.is_err() || entry.revents().intersects(asked) {
-                let mut ended = Ended::new();
-                // NOT_FOUND: it has ended, and the port has its Ended event or its owner took it back.
-                let _: Result<u64> =
-                    self.control.shared().back.arm(rows, reference, NO_DEADLINE, &mut ended);
-                self.control.shared().post_ended(&mut ended);
+                self.control.refresh(reference);
             }
         }
     }
 
-    /// A child exited: true while an armed watch of this client holds readable data that has not been handed out yet.
-    /// Edge watches do not count, as nothing comes of them before new data does.
-    fn data_is_on_its_way(&mut self) -> bool {
-        let rows = &self.control.shared().rows;
+    /// A child exited: fires the armed watches of this client that hold readable data it has not been told of yet, so
+    /// that they are handed out before the exit. True if there are any. Edge watches are left out: nothing more is told
+    /// of them before new data comes.
+    fn fire_waiting_data(&mut self) -> bool {
+        let rows = self.control.shared().rows();
         self.entries.clear();
-        let entries = &mut self.entries;
-        self.control.port().visit_rows(rows, |_, row| {
+        self.polled.clear();
+        let (entries, polled) = (&mut self.entries, &mut self.polled);
+        self.control.port().visit_rows(rows, |slot, row| {
             let state = row.state.load();
             let counts = state.kind() == Kind::Watch
                 && state.is_armed()
@@ -179,11 +388,27 @@ impl Port {
                 && state.wished().contains(Signals::READABLE);
             if counts && let Ok(entry) = descriptor::poll_entry(row.descriptor(), PollFlags::IN) {
                 entries.push(entry);
+                polled.push((Reference { slot, generation: state.generation() }, Signals::READABLE));
             }
             entries.len() < CHILD_SCAN_LIMIT
         });
-        descriptor::poll_now(&mut self.entries).is_ok()
-            && self.entries.iter().any(|entry| entry.revents().contains(PollFlags::IN))
+        if descriptor::poll_now(&mut self.entries).is_err() {
+            return false;
+        }
+        let mut has_fired = false;
+        for (entry, &(reference, seen)) in self.entries.iter().zip(&self.polled) {
+            if entry.revents().contains(PollFlags::IN) {
+                has_fired = true;
+                self.control.fire_seen(reference, seen);
+            }
+        }
+        has_fired
+    }
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Port").field("control", &self.control).finish_non_exhaustive()
     }
 }
 

@@ -4,20 +4,19 @@
 //! in constant time, and a client that does not drain costs no memory beyond its rows.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use handle_watcher_wire::{Code, Event, EventKind, Result, Signals, Status, WatchId};
+use handle_watcher_wire::{Code, Event, EventKind, Result, Signals, Status};
 
-use crate::events::Events;
+use crate::events::{Events, event_of, ready_event};
+use crate::front::{Front, FrontPolicy};
 use crate::list::List;
-use crate::rows::{Reference, Row, Rows, Start};
-use crate::state::{Kind, State, Taken};
+use crate::rows::{NO_DEADLINE, Reference, Row, Rows, Start};
+use crate::state::{Kind, Outcome, State, Taken};
 use crate::stats::{ClientStats, Counter};
 use crate::sys::futex;
-use crate::wake::Parked;
-
-/// For descriptors: what can become true again at any time (contract C2).
-const DESCRIPTOR_SATISFIABLE: Signals = Signals::all();
+use crate::timers::Entry;
+use crate::wake::{Parked, Sleeper};
 
 /// How many hand-outs may pass a child's exit before it is handed out among other events.
 const CHILD_HOLD_LIMIT: u32 = 64;
@@ -48,6 +47,10 @@ struct Queue {
     refusal: Option<&'static str>,
     /// The watcher has stopped: nothing more will come.
     stopped: bool,
+    /// A foreign loop polls the port: the bell has to be rung exactly while something is queued.
+    is_exposed: bool,
+    /// The bell was rung and the queue has not been settled since.
+    is_rung: bool,
 }
 
 impl Queue {
@@ -69,22 +72,29 @@ impl Queue {
 pub(crate) struct PortQueue {
     index: u32,
     limits: PortLimits,
+    policy: FrontPolicy,
+    front: OnceLock<Arc<Front>>,
     queue: Mutex<Queue>,
     parked: Parked,
     /// How many rows are queued; a hint that may be read without the lock.
     undelivered: AtomicU32,
+    /// How many of them are children's exits.
+    exits: AtomicU32,
     delivered: Counter,
     wakes: Counter,
 }
 
 impl PortQueue {
-    pub(crate) fn new(index: u32, limits: PortLimits) -> Self {
+    pub(crate) fn new(index: u32, limits: PortLimits, policy: FrontPolicy) -> Self {
         Self {
             index,
             limits,
+            policy,
+            front: OnceLock::new(),
             queue: Mutex::default(),
             parked: Parked::new(),
             undelivered: AtomicU32::new(0),
+            exits: AtomicU32::new(0),
             delivered: Counter::default(),
             wakes: Counter::default(),
         }
@@ -92,6 +102,50 @@ impl PortQueue {
 
     pub(crate) fn index(&self) -> u32 {
         self.index
+    }
+
+    pub(crate) fn policy(&self) -> FrontPolicy {
+        self.policy
+    }
+
+    pub(crate) fn front(&self) -> Option<&Arc<Front>> {
+        self.front.get()
+    }
+
+    /// Gives the port a front, and makes its waiter sleep there from now on.
+    pub(crate) fn set_front(&self, front: Arc<Front>) {
+        self.front.get_or_init(|| front);
+        let queue = self.lock();
+        let sleeper = self.parked.take();
+        drop(queue);
+        self.wake(sleeper);
+    }
+
+    /// A foreign loop polls the port from now on.
+    pub(crate) fn expose(&self) {
+        let mut queue = self.lock();
+        queue.is_exposed = true;
+        self.settle_bell(&mut queue, true);
+    }
+
+    /// After a hand-out: the bell is rung exactly while something is queued. `was_heard`: the front's set has reported
+    /// the bell since the last time, so that ring is used up.
+    pub(crate) fn settle(&self, was_heard: bool) {
+        self.settle_bell(&mut self.lock(), was_heard);
+    }
+
+    fn settle_bell(&self, queue: &mut Queue, was_heard: bool) {
+        let Some(front) = self.front.get().filter(|_| queue.is_exposed) else { return };
+        let has_some = queue.undelivered() > 0 || queue.stopped;
+        if has_some && (was_heard || !queue.is_rung) {
+            // An eventfd we made takes a write unless write(2) itself is forbidden; then nothing here could help.
+            if front.ring().is_err() {
+                tracing::error!(target: "handle_watcher::port", port = self.index, "the bell could not be rung");
+            }
+        } else if !has_some && queue.is_rung && !was_heard {
+            front.hush();
+        }
+        queue.is_rung = has_some;
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -138,6 +192,7 @@ impl PortQueue {
         dequeue(&mut queue, rows, reference.slot, before.is_child());
         free(&mut queue, rows, reference, before.kind());
         self.undelivered.store(queue.undelivered(), Ordering::Release);
+        self.settle_bell(&mut queue, false);
     }
 
     /// Frees a reserved row that was not published, or whose state is gone already.
@@ -152,6 +207,7 @@ impl PortQueue {
         if state.generation() == reference.generation && !state.is_queued() {
             dequeue(&mut queue, rows, reference.slot, state.is_child());
             self.undelivered.store(queue.undelivered(), Ordering::Release);
+            self.settle_bell(&mut queue, false);
         }
     }
 
@@ -165,19 +221,57 @@ impl PortQueue {
                 enqueue(&mut queue, rows, reference.slot, state.is_child());
             }
         }
-        self.undelivered.store(queue.undelivered(), Ordering::Release);
-        let wake = queue.undelivered() > 0 && self.parked.take();
-        drop(queue);
-        self.wake(wake);
+        self.announce(queue);
+    }
+
+    /// A timer is due at `now_ns`: counts what is due and queues it. Gives when it is due next, if it is periodic.
+    /// The waiter is woken by the next [`post`](Self::post), once for all timers of a turn.
+    ///
+    /// Under the lock, as everything that writes to a timer's row: a row is freed under it, so a row whose generation
+    /// still matches here cannot be given to another owner meanwhile.
+    pub(crate) fn expire_timer(&self, rows: &Rows, entry: Entry, now_ns: u64) -> Option<u64> {
+        let mut queue = self.lock();
+        let row = rows.row(entry.reference.slot);
+        let state = row.state.load();
+        if state.generation() != entry.reference.generation || !state.is_armed() {
+            return None;
+        }
+        let period_ns = row.extra.load(Ordering::Relaxed);
+        let missed = (now_ns - entry.deadline_ns).checked_div(period_ns).unwrap_or(0);
+        // The next one counts from when this one was due, so that no period drifts.
+        let periods = missed.saturating_add(1).saturating_mul(period_ns);
+        let next_ns = (period_ns > 0).then(|| entry.deadline_ns.saturating_add(periods));
+        row.deadline_ns.store(next_ns.unwrap_or(NO_DEADLINE), Ordering::Relaxed);
+        let count = row.count().load(Ordering::Relaxed);
+        let due = u32::try_from(missed.saturating_add(1)).unwrap_or(u32::MAX);
+        row.count().store(count.saturating_add(due), Ordering::Relaxed);
+        if row.state.fire(entry.reference.generation, Signals::READABLE) == Outcome::Queue {
+            enqueue(&mut queue, rows, entry.reference.slot, false);
+        }
+        next_ns
+    }
+
+    /// Counts a wake and queues it. False if the client's wake row is gone.
+    pub(crate) fn ring(&self, rows: &Rows, reference: Reference) -> bool {
+        let mut queue = self.lock();
+        let row = rows.row(reference.slot);
+        let state = row.state.load();
+        if state.generation() != reference.generation || !state.is_live() {
+            return false;
+        }
+        row.count().store(row.count().load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        if row.state.fire(reference.generation, Signals::READABLE) == Outcome::Queue {
+            enqueue(&mut queue, rows, reference.slot, false);
+        }
+        self.announce(queue);
+        true
     }
 
     /// Nothing more will come; a waiter returns.
     pub(crate) fn stop(&self) {
         let mut queue = self.lock();
         queue.stopped = true;
-        let wake = self.parked.take();
-        drop(queue);
-        self.wake(wake);
+        self.announce(queue);
     }
 
     /// Refuses new rows from now on; `refusal` is what callers are told.
@@ -213,8 +307,8 @@ impl PortQueue {
         }
     }
 
-    /// Hands out what is queued, as much as `events` has room for. Exits are handed out when `with_exits` allows it.
-    /// True if nothing is left and nothing will come.
+    /// Hands out what is queued, as much as `events` has room for; children's exits only if `with_exits`, or once they
+    /// were passed over too often. True if nothing is left and nothing will come.
     pub(crate) fn take(
         &self,
         rows: &Rows,
@@ -222,6 +316,7 @@ impl PortQueue {
         with_exits: bool,
         away: &mut Vec<Reference>,
     ) -> bool {
+        let before = events.len();
         let mut queue = self.lock();
         // Nobody else can post meanwhile, and a row joins anew at most once, for its Ended event: this ends.
         while events.has_room() && !queue.ready.is_empty() {
@@ -240,14 +335,19 @@ impl PortQueue {
             }
         }
         self.undelivered.store(queue.undelivered(), Ordering::Release);
-        self.delivered.add(events.len() as u64);
+        self.exits.store(queue.exits.len(), Ordering::Release);
+        self.delivered.add((events.len() - before) as u64);
         queue.stopped && queue.undelivered() == 0
     }
 
-    /// True if children's exits are all there is to hand out.
-    pub(crate) fn has_only_exits(&self) -> bool {
-        let queue = self.lock();
-        queue.ready.is_empty() && !queue.exits.is_empty()
+    /// Counts events that the front handed out.
+    pub(crate) fn count_delivered(&self, count: usize) {
+        self.delivered.add(count as u64);
+    }
+
+    /// A child's exit is queued; may be out of date by the time it returns.
+    pub(crate) fn has_exits(&self) -> bool {
+        self.exits.load(Ordering::Acquire) > 0
     }
 
     /// Something is queued; may be out of date by the time it returns.
@@ -255,23 +355,36 @@ impl PortQueue {
         self.undelivered.load(Ordering::Acquire) > 0
     }
 
-    /// Parks until something is posted or the deadline passes; true if the deadline passed. `ignore_exits`: only
-    /// exits are queued, and they are being held back.
-    pub(crate) fn park(&self, deadline_ns: Option<u64>, ignore_exits: bool) -> bool {
+    /// Parks until something is posted or the deadline passes. Returns at once if something is there, or if the port
+    /// has got a front to sleep in.
+    pub(crate) fn park(&self, deadline_ns: Option<u64>) {
         let queue = self.lock();
-        let waiting = if ignore_exits { queue.ready.len() } else { queue.undelivered() };
-        if waiting > 0 || queue.stopped {
-            return false;
+        if queue.undelivered() > 0 || queue.stopped || self.front.get().is_some() {
+            return;
         }
         self.parked.raise();
         drop(queue);
         while self.parked.is_raised() {
             if futex::park(self.parked.word(), Parked::EXPECTED, deadline_ns) {
                 let _queue = self.lock();
-                return self.parked.take();
+                self.parked.take();
             }
         }
-        false
+    }
+
+    /// The waiter is about to sleep in the front; false if something is there. Afterwards it must call
+    /// [`leave_front`](Self::leave_front).
+    pub(crate) fn enter_front(&self) -> bool {
+        let queue = self.lock();
+        if queue.undelivered() > 0 || queue.stopped {
+            return false;
+        }
+        self.parked.raise_in_front();
+        true
+    }
+
+    pub(crate) fn leave_front(&self) {
+        self.parked.take();
     }
 
     pub(crate) fn stats(&self) -> ClientStats {
@@ -286,23 +399,37 @@ impl PortQueue {
         }
     }
 
-    fn wake(&self, wake: bool) {
-        if wake {
-            self.wakes.add_shared(1);
-            futex::unpark(self.parked.word());
+    /// Lets go of the queue and wakes whoever waits for it.
+    fn announce(&self, mut queue: MutexGuard<'_, Queue>) {
+        self.undelivered.store(queue.undelivered(), Ordering::Release);
+        self.exits.store(queue.exits.len(), Ordering::Release);
+        let has_some = queue.undelivered() > 0 || queue.stopped;
+        let mut sleeper = if has_some { self.parked.take() } else { Sleeper::Nobody };
+        if has_some && queue.is_exposed {
+            // Under the lock: who settles must know of every ring.
+            self.settle_bell(&mut queue, false);
+            sleeper = if sleeper == Sleeper::InFront { Sleeper::Nobody } else { sleeper };
         }
+        drop(queue);
+        self.wake(sleeper);
     }
 
+    fn wake(&self, sleeper: Sleeper) {
+        match sleeper {
+            Sleeper::Nobody => return,
+            Sleeper::OnWord => futex::unpark(self.parked.word()),
+            Sleeper::InFront => {
+                if self.front.get().is_some_and(|front| front.ring().is_err()) {
+                    tracing::error!(target: "handle_watcher::port", port = self.index, "the bell could not be rung");
+                }
+            }
+        }
+        self.wakes.add_shared(1);
+    }
 }
 
 /// Builds the event of a row that was just taken out of the queue.
-fn hand_out(
-    queue: &mut Queue,
-    rows: &Rows,
-    slot: u32,
-    events: &mut Events,
-    away: &mut Vec<Reference>,
-) {
+fn hand_out(queue: &mut Queue, rows: &Rows, slot: u32, events: &mut Events, away: &mut Vec<Reference>) {
     let row = rows.row(slot);
     let state = row.state.load();
     let reference = Reference { slot, generation: state.generation() };
@@ -316,7 +443,7 @@ fn hand_out(
         Taken::Ready { .. } if row.state.load().is_away() => away.push(reference),
         Taken::Ready { .. } | Taken::Deadline { .. } | Taken::Ended(_) => {}
     }
-    if let Some(event) = event_of(row, state.kind(), reference, taken) {
+    if let Some(event) = taken_event(row, state.kind(), reference, taken) {
         events.push(event);
     }
     if matches!(taken, Taken::Ended(_)) || state.is_one_shot_timer() {
@@ -324,31 +451,22 @@ fn hand_out(
     }
 }
 
-/// The event of what was taken; none where another hand-out told of it already.
-fn event_of(row: &Row, kind: Kind, reference: Reference, taken: Taken) -> Option<Event> {
-    let count = match kind {
-        Kind::Watch => 1,
-        Kind::Timer | Kind::Wake => row.count().swap(0, Ordering::AcqRel),
-    };
-    let (event_kind, satisfied, satisfiable, status) = match taken {
+/// The event of what was taken; none of a timer or wake that counted nothing.
+fn taken_event(row: &Row, kind: Kind, reference: Reference, taken: Taken) -> Option<Event> {
+    let event = match taken {
         Taken::Nothing => return None,
-        Taken::Ended(code) => (EventKind::Ended, Signals::empty(), Signals::empty(), code),
-        Taken::Deadline { satisfied, .. } => (EventKind::Deadline, satisfied, DESCRIPTOR_SATISFIABLE, Code::Ok),
+        Taken::Ended(status) => Event { kind: EventKind::Ended, status, ..event_of(row, reference) },
+        Taken::Deadline { satisfied, .. } => {
+            Event { kind: EventKind::Deadline, ..ready_event(row, reference, satisfied) }
+        }
         Taken::Ready { satisfied, .. } => match kind {
-            Kind::Watch => (EventKind::Ready, satisfied, DESCRIPTOR_SATISFIABLE, Code::Ok),
-            Kind::Timer => (EventKind::Timer, Signals::empty(), Signals::empty(), Code::Ok),
-            Kind::Wake => (EventKind::Wake, Signals::empty(), Signals::empty(), Code::Ok),
+            Kind::Watch => ready_event(row, reference, satisfied),
+            Kind::Timer => Event { kind: EventKind::Timer, ..event_of(row, reference) },
+            Kind::Wake => Event { kind: EventKind::Wake, ..event_of(row, reference) },
         },
     };
-    (count > 0).then(|| Event {
-        watch: WatchId::new(reference.slot, reference.generation),
-        token: row.token.load(Ordering::Relaxed),
-        kind: event_kind,
-        satisfied,
-        satisfiable,
-        status,
-        count,
-    })
+    let count = if kind == Kind::Watch { 1 } else { row.count().swap(0, Ordering::Relaxed) };
+    (count > 0).then_some(Event { count, ..event })
 }
 
 fn free(queue: &mut Queue, rows: &Rows, reference: Reference, kind: Kind) {
@@ -360,8 +478,8 @@ fn free(queue: &mut Queue, rows: &Rows, reference: Reference, kind: Kind) {
 }
 
 fn enqueue(queue: &mut Queue, rows: &Rows, slot: u32, child: bool) {
-    let queued =
-        queue.ready.contains(rows, slot, Row::queue_links) || queue.exits.contains(rows, slot, Row::queue_links);
+    let queued = queue.ready.contains(rows, slot, Row::queue_links)
+        || queue.exits.contains(rows, slot, Row::queue_links);
     if !queued {
         let list = if child { &mut queue.exits } else { &mut queue.ready };
         list.push_back(rows, slot, Row::queue_links);

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::port_queue::PortQueue;
 use crate::rows::{Reference, Row, Rows};
+use crate::timers::Entry;
 
 /// The rows of one turn that have to be put into their ports' queues. Keeps its memory from turn to turn.
 #[derive(Debug, Default)]
@@ -18,6 +19,7 @@ pub(crate) struct Staged {
 struct Lane {
     port: Option<Arc<PortQueue>>,
     references: Vec<Reference>,
+    is_touched: bool,
 }
 
 impl Staged {
@@ -38,12 +40,26 @@ impl Staged {
     #[inline]
     pub(crate) fn stage(&mut self, row: &Row, reference: Reference) {
         let index = row.port.load(Ordering::Relaxed);
-        // A port the watcher has not been told of cannot be: a row is only published after its port was.
-        let Some(lane) = self.ports.get_mut(index as usize) else { return };
-        if lane.references.is_empty() {
+        if let Some(lane) = self.touch(index) {
+            lane.references.push(reference);
+        }
+    }
+
+    /// A timer is due: queues it at once; its port's waiter is woken with the others.
+    pub(crate) fn expire_timer(&mut self, rows: &Rows, row: &Row, entry: Entry, now_ns: u64) -> Option<u64> {
+        let lane = self.touch(row.port.load(Ordering::Relaxed))?;
+        lane.port.as_ref()?.expire_timer(rows, entry, now_ns)
+    }
+
+    /// The lane of a port, noted for posting. A port the watcher has not been told of cannot be: a row is only
+    /// published after its port was.
+    fn touch(&mut self, index: u32) -> Option<&mut Lane> {
+        let lane = self.ports.get_mut(index as usize)?;
+        if !lane.is_touched {
+            lane.is_touched = true;
             self.touched.push(index);
         }
-        lane.references.push(reference);
+        Some(lane)
     }
 
     /// Posts everything.
@@ -54,6 +70,7 @@ impl Staged {
                 port.post(rows, &lane.references);
             }
             lane.references.clear();
+            lane.is_touched = false;
         }
     }
 }

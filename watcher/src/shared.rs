@@ -9,7 +9,8 @@ use handle_watcher_wire::{Code, Result, Status};
 
 use crate::command::{CommandQueue, SendError};
 use crate::config::Config;
-use crate::poll_set::{Ended, PollSet};
+use crate::front::{Front, FrontPolicy};
+use crate::wait_set::{Ended, Home, WaitSet};
 use crate::port_queue::{PortLimits, PortQueue};
 use crate::rows::{Reference, Rows};
 use crate::stats::{Counters, Stats};
@@ -43,8 +44,7 @@ struct Registry {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
-    pub(crate) rows: Rows,
-    pub(crate) back: PollSet,
+    pub(crate) waits: WaitSet,
     pub(crate) counters: Counters,
     commands: CommandQueue<Command>,
     registry: Mutex<Registry>,
@@ -69,12 +69,12 @@ impl Shared {
         })?;
         let numbers = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
         let numbers = numbers.and_then(|numbers| usize::try_from(numbers).ok()).unwrap_or(usize::MAX);
-        let back = PollSet::new(numbers).map_err(|error| unavailable("the poll set", &error))?;
-        let (commands, receiver) = CommandQueue::new(config.command_limit);
+        let waits = WaitSet::new(rows, numbers).map_err(|error| unavailable("the poll set", &error))?;
+        let waker = waits.back().waker().map_err(|error| unavailable("the waker", &error))?;
+        let (commands, receiver) = CommandQueue::new(config.command_limit, waker);
         let shared = Self {
             config,
-            rows,
-            back,
+            waits,
             counters: Counters::default(),
             commands,
             registry: Mutex::default(),
@@ -110,7 +110,7 @@ impl Shared {
     /// Asks the watcher to stop; the first caller's request counts. The caller writes the wake.
     pub(crate) fn request_stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
-        if self.back.epoll().wake().is_err() {
+        if self.commands.wake_always().is_err() {
             tracing::error!(target: "handle_watcher::watcher", "the stop could not be written to the watcher");
         }
     }
@@ -134,7 +134,7 @@ impl Shared {
     /// `UNAVAILABLE` after the stop; `RESOURCE_EXHAUSTED` on the watcher thread itself with a full queue.
     pub(crate) fn send(&self, command: Command, due_ns: u64) -> Result<()> {
         let may_wait = !self.is_watcher_thread();
-        self.commands.send(command, due_ns, may_wait, self.back.epoll()).map_err(|error| match error {
+        self.commands.send(command, due_ns, may_wait).map_err(|error| match error {
             SendError::Stopped => stopped(),
             SendError::Full => Status::new(
                 Code::ResourceExhausted,
@@ -154,7 +154,7 @@ impl Shared {
     /// Notes that a deadline no longer matters, so that it is swept out in time.
     pub(crate) fn forget_deadline(&self) {
         let dead = self.dead_deadlines.fetch_add(1, Ordering::Relaxed) + 1;
-        if dead.is_multiple_of(SWEEP_WAKE) && self.commands.wake(0, self.back.epoll()).is_err() {
+        if dead.is_multiple_of(SWEEP_WAKE) && self.commands.wake(0).is_err() {
             tracing::warn!(target: "handle_watcher::watcher", "the watcher could not be woken to sweep its timers");
         }
     }
@@ -174,7 +174,7 @@ impl Shared {
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` at the limit of clients; `UNAVAILABLE` after the stop.
-    pub(crate) fn open_port(&self) -> Result<Arc<PortQueue>> {
+    pub(crate) fn open_port(&self, policy: FrontPolicy) -> Result<Arc<PortQueue>> {
         let limits = PortLimits { watches: self.config.watch_limit, timers: self.config.timer_limit };
         let port = {
             let mut registry = self.registry();
@@ -197,7 +197,7 @@ impl Shared {
                     u32::try_from(registry.ports.len() - 1).unwrap_or(u32::MAX)
                 }
             };
-            let port = Arc::new(PortQueue::new(index, limits));
+            let port = Arc::new(PortQueue::new(index, limits, policy));
             registry.ports[index as usize] = Some(Arc::clone(&port));
             registry.count += 1;
             port
@@ -231,6 +231,41 @@ impl Shared {
         self.registry().ports.iter().flatten().cloned().collect()
     }
 
+    #[inline]
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.waits.rows
+    }
+
+    /// The front of a port, made now if it has none. Nothing if descriptors ran out: the back serves everything as
+    /// well, only slower.
+    pub(crate) fn front(&self, port: &PortQueue) -> Option<Arc<Front>> {
+        if let Some(front) = port.front() {
+            return Some(Arc::clone(front));
+        }
+        // One thread at a time makes it, and the wait set knows it before any watch can be in it.
+        let _making = self.registry();
+        if let Some(front) = port.front() {
+            return Some(Arc::clone(front));
+        }
+        match Front::new(port.index()) {
+            Ok(front) => {
+                let front = Arc::new(front);
+                self.waits.set_front(port.index(), Some(Arc::clone(&front)));
+                port.set_front(Arc::clone(&front));
+                Some(front)
+            }
+            Err(error) => {
+                tracing::warn!(target: "handle_watcher::port", port = port.index(), %error, "no front could be made");
+                None
+            }
+        }
+    }
+
+    /// Where a client's watches may be served now.
+    pub(crate) fn home<'a>(port: &'a PortQueue) -> Home<'a> {
+        Home { policy: port.policy(), front: port.front().map(|front| &**front) }
+    }
+
     /// Posts rows that something ended, each to its own port. Call it without any lock.
     pub(crate) fn post_ended(&self, ended: &mut Ended) {
         for reference in ended.drain(..) {
@@ -240,10 +275,10 @@ impl Shared {
 
     /// Posts one row to its port. Call it without any lock.
     pub(crate) fn post(&self, reference: Reference) {
-        let index = self.rows.row(reference.slot).port.load(Ordering::Relaxed);
+        let index = self.rows().row(reference.slot).port.load(Ordering::Relaxed);
         let port = self.registry().ports.get(index as usize).cloned().flatten();
         if let Some(port) = port {
-            port.post(&self.rows, &[reference]);
+            port.post(self.rows(), &[reference]);
         }
     }
 
@@ -273,9 +308,16 @@ pub(crate) fn stopped() -> Status {
 
 fn unavailable(what: &str, error: &std::io::Error) -> Status {
     let full = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM));
-    let code = if full { Code::ResourceExhausted } else { Code::Unavailable };
+    let missing = matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL) | None);
+    let code = match (full, missing) {
+        (true, _) => Code::ResourceExhausted,
+        (_, true) => Code::Unimplemented,
+        _ => Code::Internal,
+    };
     Status::new(
         code,
-        format!("{what} could not be made: {error}; close descriptors or raise RLIMIT_NOFILE if they ran out"),
+        format!(
+            "{what} could not be made: {error}; close descriptors or raise RLIMIT_NOFILE if they ran out"
+        ),
     )
 }

@@ -425,21 +425,17 @@ impl StateWord {
             }
             let away = state.mode() == Mode::Level && state.has(ARMED) && !state.has(FRONT);
             let rest = state.without(DEADLINE).with_pending(Signals::empty());
-            Some(if ended {
-                rest
-            } else {
-                rest.without(QUEUED).with(if away { AWAY } else { 0 })
-            })
+            Some(if ended { rest } else { rest.without(QUEUED).with(if away { AWAY } else { 0 }) })
         });
         taken
     }
 
-    /// The client of a Level row came back for more. True if the row is live and was away.
-    pub(crate) fn come_back(&self, generation: u32) -> bool {
+    /// The client of a Level row came back for more. Gives what came in while it was away; nothing if it was not.
+    pub(crate) fn come_back(&self, generation: u32) -> Option<Signals> {
         self.update(generation, |state| {
             state.has(AWAY).then(|| state.without(AWAY).with_pending(Signals::empty()))
         })
-        .is_some()
+        .map(State::pending)
     }
 
     /// Gives the row to its next owner's generation. The caller owns the row alone.
@@ -550,8 +546,8 @@ mod tests {
         assert_eq!(word.fire(generation, READ), Outcome::Queue);
         assert_eq!(word.take(generation), Taken::Ready { satisfied: READ, ended: false });
         assert_eq!(word.fire(generation, READ), Outcome::Merged, "noted, not queued");
-        assert!(word.come_back(generation));
-        assert!(!word.come_back(generation));
+        assert_eq!(word.come_back(generation), Some(READ));
+        assert_eq!(word.come_back(generation), None);
         assert_eq!(word.fire(generation, READ), Outcome::Queue);
     }
 

@@ -5,15 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use handle_watcher_wire::{Code, Signals};
-use rustix::event::epoll::Event;
+use handle_watcher_wire::Code;
 
-use crate::poll_set::{Collected, Ended};
-use crate::rows::{NO_DEADLINE, Reference};
+use crate::wait_set::{Collected, Ended};
+use crate::rows::{NO_DEADLINE, Reference, Row};
 use crate::scan::Staged;
 use crate::shared::{Command, Shared};
 use crate::state::{Kind, Outcome};
 use crate::sys::clock::now_ns;
+use crate::sys::epoll::KernelEvents;
 use crate::timers::{Entry, Timers};
 use crate::wake::ParkedUntil;
 
@@ -24,7 +24,7 @@ pub(crate) struct Turn {
     timers: Timers,
     staged: Staged,
     ended: Ended,
-    events: Vec<Event>,
+    events: KernelEvents,
     /// The previous turn left work behind: do not sleep.
     is_behind: bool,
     /// Spin until then.
@@ -33,7 +33,7 @@ pub(crate) struct Turn {
 
 impl Turn {
     pub(crate) fn new(shared: Arc<Shared>, commands: Receiver<Command>) -> Self {
-        let events = Vec::with_capacity(shared.config.poll_batch);
+        let events = KernelEvents::with_capacity(shared.config.poll_batch);
         Self {
             shared,
             commands,
@@ -73,7 +73,7 @@ impl Turn {
 
     fn wait(&mut self) {
         let timeout_ns = self.park();
-        let waited = self.shared.back.epoll().wait(&mut self.events, timeout_ns);
+        let waited = self.shared.waits.back().wait(&mut self.events, usize::MAX, timeout_ns);
         self.shared.commands().parked_until().unpark();
         if let Err(errno) = waited {
             // Nothing can be waited for without the set; a spin would only hide it.
@@ -128,19 +128,15 @@ impl Turn {
 
     fn fire_ready(&mut self) {
         let (shared, staged) = (&self.shared, &mut self.staged);
-        for &event in &self.events {
-            let collected = shared.back.collect(
-                &shared.rows,
-                event,
-                |row, reference| staged.stage(row, reference),
-                &mut self.ended,
-            );
+        for event in self.events.iter() {
+            let queue = |row: &Row, reference| staged.stage(row, reference);
+            let collected = shared.waits.collect_back(event, queue, &mut self.ended);
             if collected == Collected::Stale {
                 shared.counters.stale_events.add(1);
-                tracing::trace!(target: "handle_watcher::turn", token = event.data.u64(), "stale event dropped");
+                tracing::trace!(target: "handle_watcher::turn", token = event.token, "stale event dropped");
             }
         }
-        self.is_behind = self.events.len() == self.events.capacity();
+        self.is_behind = self.events.is_full();
     }
 
     fn expire_due(&mut self) {
@@ -160,33 +156,20 @@ impl Turn {
 
     fn expire(&mut self, entry: Entry, now: u64) {
         let shared = &self.shared;
-        let row = shared.rows.row(entry.reference.slot);
         if !is_meant(shared, entry) {
             shared.dead_deadlines_dropped(1);
             return;
         }
-        let outcome = match row.state.load().kind() {
-            Kind::Timer => {
-                let period_ns = row.extra.load(Ordering::Relaxed);
-                let periods = (now - entry.deadline_ns).checked_div(period_ns).unwrap_or(0);
-                if period_ns > 0 {
-                    // The next one counts from when this one was due, so that no period drifts.
-                    let next = entry.deadline_ns.saturating_add((periods + 1).saturating_mul(period_ns));
-                    row.deadline_ns.store(next, Ordering::Relaxed);
-                    self.timers.set(Entry { deadline_ns: next, ..entry });
-                }
-                row.count().fetch_add(u32::try_from(periods + 1).unwrap_or(u32::MAX), Ordering::AcqRel);
-                row.state.fire(entry.reference.generation, Signals::READABLE)
+        shared.counters.timers_fired.add(1);
+        let row = shared.rows().row(entry.reference.slot);
+        if row.state.load().kind() == Kind::Timer {
+            let next_ns = self.staged.expire_timer(shared.rows(), row, entry, now);
+            if let Some(deadline_ns) = next_ns {
+                self.timers.set(Entry { deadline_ns, ..entry });
             }
-            Kind::Watch => {
-                shared.back.expire(&shared.rows, entry.reference, entry.deadline_ns, &mut self.ended)
-            }
-            Kind::Wake => Outcome::Ignored,
-        };
-        if outcome == Outcome::Queue {
+        } else if shared.waits.expire(entry.reference, entry.deadline_ns, &mut self.ended) == Outcome::Queue {
             self.staged.stage(row, entry.reference);
         }
-        shared.counters.timers_fired.add(1);
     }
 
     /// Throws cancelled deadlines out once they are many.
@@ -202,7 +185,7 @@ impl Turn {
     }
 
     fn post(&mut self) {
-        self.staged.post(&self.shared.rows);
+        self.staged.post(self.shared.rows());
         if !self.ended.is_empty() {
             self.shared.post_ended(&mut self.ended);
         }
@@ -215,7 +198,7 @@ impl Turn {
             // From here on the port takes no new row, so the list can only shrink.
             port.refuse("the watcher has stopped; spawn a new one");
             let mut references = Vec::new();
-            port.visit_rows(&self.shared.rows, |slot, row| {
+            port.visit_rows(self.shared.rows(), |slot, row| {
                 let state = row.state.load();
                 if state.kind() == Kind::Watch {
                     references.push(Reference { slot, generation: state.generation() });
@@ -223,8 +206,8 @@ impl Turn {
                 true
             });
             for reference in references {
-                let row = self.shared.rows.row(reference.slot);
-                if !self.shared.back.end(&self.shared.rows, reference, code, &mut self.ended) {
+                let row = self.shared.rows().row(reference.slot);
+                if !self.shared.waits.end(reference, code, &mut self.ended) {
                     row.state.abandon(reference.generation);
                 }
             }
@@ -236,7 +219,7 @@ impl Turn {
 
 /// A deadline still matters: its row has the same owner, is armed, and was given no other deadline.
 fn is_meant(shared: &Shared, entry: Entry) -> bool {
-    let row = shared.rows.row(entry.reference.slot);
+    let row = shared.rows().row(entry.reference.slot);
     let state = row.state.load();
     let armed = state.generation() == entry.reference.generation && (state.is_armed() || state.is_reserved());
     armed && entry.deadline_ns != NO_DEADLINE && row.deadline_ns.load(Ordering::Relaxed) == entry.deadline_ns

@@ -77,7 +77,8 @@ struct WaitSet {
 
 impl WaitSet {
     fn of(entries: &mut [WaitEntry<'_>]) -> Self {
-        let mut set = Self { entries: Vec::with_capacity(entries.len()), indices: Vec::with_capacity(entries.len()) };
+        let mut set =
+            Self { entries: Vec::with_capacity(entries.len()), indices: Vec::with_capacity(entries.len()) };
         for (index, entry) in entries.iter_mut().enumerate() {
             (entry.satisfied, entry.status) = (Signals::empty(), Code::Ok);
             match descriptor::poll_entry(entry.number, to_flags(entry.signals)) {

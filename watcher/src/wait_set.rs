@@ -11,9 +11,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
 
 use handle_watcher_wire::{Code, Mode, Result, Signals, Status};
-use rustix::event::epoll::{Event, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
+use crate::events::{Events, ready_event};
 use crate::front::{Front, FrontPolicy};
 use crate::heat::Heat;
 use crate::list::NIL;
@@ -21,7 +22,7 @@ use crate::nodes::{MOST_NODES, Node, Nodes};
 use crate::rows::{NO_DEADLINE, Reference, Row, Rows};
 use crate::state::{Delivery, Outcome, State};
 use crate::sys::descriptor;
-use crate::sys::epoll::{Epoll, WAKER_TOKEN};
+use crate::sys::epoll::{Epoll, KernelEvent, WAKER_TOKEN};
 
 const SEQUENCE_BITS: u32 = 40;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
@@ -43,6 +44,38 @@ pub(crate) enum Wish {
     These(Signals),
     /// What it wished for before it was paused.
     Remembered,
+}
+
+/// One look at a front: where its events go.
+#[derive(Debug)]
+pub(crate) struct FrontPass<'a> {
+    pub(crate) events: &'a mut Events,
+    /// What had no room, and has to be posted to the port's queue.
+    pub(crate) spilled: Vec<Reference>,
+    /// Some entry was changed between silent and level-triggered, which makes the kernel report it once more.
+    pub(crate) has_turned: bool,
+    /// Only such repeated reports are wanted: what Level watches hold was told in the pass before.
+    pub(crate) is_second: bool,
+}
+
+impl FrontPass<'_> {
+    /// Gives true if the row's entry has to be turned.
+    fn deliver(&mut self, row: &Row, reference: Reference, state: State, ready: Signals) -> bool {
+        let is_level = state.mode() == Mode::Level;
+        if self.is_second && is_level && !state.is_told() {
+            return false;
+        }
+        if self.events.has_room() {
+            if let Delivery::Now { satisfied, turned } = row.state.deliver(reference.generation, ready) {
+                self.events.push(ready_event(row, reference, satisfied));
+                return turned;
+            }
+        } else if !is_level && row.state.fire(reference.generation, ready) == Outcome::Queue {
+            // The kernel reports a level-triggered entry again; any other would be lost.
+            self.spilled.push(reference);
+        }
+        false
+    }
 }
 
 /// Where a client's watches may be served.
@@ -108,7 +141,9 @@ impl WaitSet {
             self.prove(number, &mut node, ended);
         }
         let state = row.state.load();
-        let front = if state.wished().is_empty() { None } else { home.front_from_start(state.mode()) };
+        // A child is told after data, which only the queue can do.
+        let stays = state.wished().is_empty() || state.is_child();
+        let front = home.front_from_start(state.mode()).filter(|_| !stays);
         let front = front.filter(|front| self.fits(&node, front, state.mode()));
         if !row.state.publish(reference.generation, front.is_some()) {
             return Err(Status::new(Code::Unavailable, "the client was closed while the watch was being added"));
@@ -162,29 +197,38 @@ impl WaitSet {
         Ok(deadline_before)
     }
 
-    /// Replaces what a row wishes for. Gives the state it had; an undelivered event of it is withdrawn.
+    /// Replaces what a row wishes for; an undelivered event of it is withdrawn. Gives the state it had, and the deadline
+    /// that a pause took away.
     pub(crate) fn change(
         &self,
         reference: Reference,
         wish: Wish,
         home: Home<'_>,
         ended: &mut Ended,
-    ) -> Result<State> {
+    ) -> Result<(State, u64)> {
         let row = self.rows.row(reference.slot);
         let number = row.descriptor();
         let mut node = self.lock(number)?;
-        let wished_before = row.state.load().wished();
+        let state = row.state.load();
+        if state.generation() != reference.generation || !state.is_live() {
+            return Err(gone(reference));
+        }
         let wished = match wish {
             Wish::These(signals) => signals,
-            Wish::Remembered if wished_before.is_empty() => row.remembered(),
-            Wish::Remembered => wished_before,
+            Wish::Remembered if !state.wished().is_empty() => return Ok((State::free(0), NO_DEADLINE)),
+            Wish::Remembered if row.remembered().is_empty() => return Err(never_wished(reference)),
+            Wish::Remembered => row.remembered(),
         };
         let before = row.state.change(reference.generation, wished).ok_or_else(|| gone(reference))?;
-        if wished.is_empty() && !wished_before.is_empty() {
-            row.remember(wished_before);
+        let mut deadline_before = NO_DEADLINE;
+        if wished.is_empty() {
+            deadline_before = row.deadline_ns.swap(NO_DEADLINE, Ordering::Relaxed);
+            if !before.wished().is_empty() {
+                row.remember(before.wished());
+            }
         }
-        let front = home.front_from_start(before.mode());
-        match front.filter(|front| !wished.is_empty() && self.fits(&node, front, before.mode())) {
+        let front = home.front_from_start(before.mode()).filter(|_| !wished.is_empty() && !before.is_child());
+        match front.filter(|front| self.fits(&node, front, before.mode())) {
             Some(front) if !before.is_in_front() => {
                 self.move_to_front(number, &mut node, row, reference, front, ended);
             }
@@ -197,7 +241,19 @@ impl WaitSet {
         if row.state.load().is_ended() {
             return Err(closed_behind(number));
         }
-        Ok(before)
+        Ok((before, deadline_before))
+    }
+
+    /// Tells the kernel about an armed row once more: a condition that holds is reported again, and a number that is no
+    /// longer our file ends its rows.
+    pub(crate) fn refresh(&self, reference: Reference, ended: &mut Ended) {
+        let row = self.rows.row(reference.slot);
+        let number = row.descriptor();
+        let Ok(mut node) = self.lock(number) else { return };
+        let state = row.state.load();
+        if state.generation() == reference.generation && state.is_armed() {
+            self.apply(number, &mut node, row, ended);
+        }
     }
 
     /// Takes a row away from its node and from the kernel. Gives the state it had.
@@ -273,6 +329,10 @@ impl WaitSet {
         let row = self.rows.row(reference.slot);
         let number = row.descriptor();
         let Ok(mut node) = self.lock(number) else { return Outcome::Ignored };
+        let state = row.state.load();
+        if state.generation() != reference.generation || !state.is_armed() {
+            return Outcome::Ignored;
+        }
         self.apply(number, &mut node, row, ended);
         row.state.fire(reference.generation, seen)
     }
@@ -282,11 +342,11 @@ impl WaitSet {
     #[inline]
     pub(crate) fn collect_back(
         &self,
-        event: Event,
+        event: KernelEvent,
         mut queue: impl FnMut(&Row, Reference),
         ended: &mut Ended,
     ) -> Collected {
-        let token = event.data.u64();
+        let token = event.token;
         if token == WAKER_TOKEN {
             return Collected::Waker;
         }
@@ -319,17 +379,10 @@ impl WaitSet {
         Collected::Rows
     }
 
-    /// Delivers an event of a front to the rows it is about: `hand_out` gets what can be handed out now and says
-    /// whether there was room; what had no room is fired and goes to `queue`.
+    /// Delivers an event of a front to the rows it is about.
     #[inline]
-    pub(crate) fn collect_front(
-        &self,
-        front: &Front,
-        event: Event,
-        mut hand_out: impl FnMut(Option<(&Row, Reference, Signals)>) -> bool,
-        mut queue: impl FnMut(Reference),
-    ) -> Collected {
-        let token = event.data.u64();
+    pub(crate) fn collect_front(&self, front: &Front, event: KernelEvent, pass: &mut FrontPass<'_>) -> Collected {
+        let token = event.token;
         if token == WAKER_TOKEN {
             return Collected::Waker;
         }
@@ -344,25 +397,30 @@ impl WaitSet {
                 is_stale = false;
                 let reference = Reference { slot, generation: state.generation() };
                 let ready = to_signals(event.flags, state.wished());
-                if hand_out(None) {
-                    if let Delivery::Now { satisfied, turned } = row.state.deliver(state.generation(), ready) {
-                        hand_out(Some((row, reference, satisfied)));
-                        has_turned |= turned;
-                    }
-                } else if state.mode() != Mode::Level
-                    && row.state.fire(state.generation(), ready) == Outcome::Queue
-                {
-                    // A Level row is reported again by the kernel; any other would be lost.
-                    queue(reference);
-                }
+                has_turned |= pass.deliver(row, reference, state, ready);
             }
             slot = row.node_links.next();
         }
+        pass.has_turned |= has_turned;
         if has_turned {
             // A failure shows again at the next operation on the number, which ends its rows.
             let _: Result<(), Errno> = self.register_front(number, &node, front);
         }
         if is_stale { Collected::Stale } else { Collected::Rows }
+    }
+
+    /// Moves an armed row of the back to its client's front, if it belongs there.
+    pub(crate) fn rehome(&self, reference: Reference, home: Home<'_>, ended: &mut Ended) {
+        let row = self.rows.row(reference.slot);
+        let number = row.descriptor();
+        let Ok(mut node) = self.lock(number) else { return };
+        let state = row.state.load();
+        let is_meant = state.generation() == reference.generation && state.is_armed() && !state.is_in_front();
+        if let Some(front) = home.front_from_start(state.mode()).filter(|_| is_meant)
+            && self.fits(&node, front, state.mode())
+        {
+            self.move_to_front(number, &mut node, row, reference, front, ended);
+        }
     }
 
     /// Carries the entries of a front's rows over into its new, empty set.
@@ -383,6 +441,9 @@ impl WaitSet {
 
     /// The front a Once watch should be in from this re-arm on, or any other watch at all.
     fn wanted_front<'a>(&self, row: &Row, before: State, home: Home<'a>) -> Option<&'a Front> {
+        if before.is_child() {
+            return None;
+        }
         if before.mode() == Mode::Once && home.policy == FrontPolicy::Adaptive {
             let heat = row.heat().rearmed(Heat::tick());
             row.set_heat(heat);
@@ -416,6 +477,7 @@ impl WaitSet {
         let added = self.register_front(number, node, front);
         if let Err(errno) = added {
             row.state.set_in_front(reference.generation, false);
+            row.set_front_sequence(0);
             if matches!(errno, Errno::NOENT | Errno::BADF) {
                 self.end_rows(node, Code::NotFound, ended);
             } else {
@@ -441,6 +503,7 @@ impl WaitSet {
     ) {
         let Some(front) = self.front_of(row) else { return };
         row.state.set_in_front(reference.generation, false);
+        row.set_front_sequence(0);
         let added = self.register_back(number, node);
         if is_gone(added) || is_gone(self.register_front(number, node, &front)) {
             self.unregister_back(number, node);
@@ -676,6 +739,16 @@ fn gone(reference: Reference) -> Status {
 
 fn paused() -> Status {
     Status::new(Code::FailedPrecondition, "the watch is paused; resume it, or change its signals, first")
+}
+
+fn never_wished(reference: Reference) -> Status {
+    Status::new(
+        Code::FailedPrecondition,
+        format!(
+            "watch {}.{} was made without signals, so there is nothing to resume; give it some with change",
+            reference.slot, reference.generation
+        ),
+    )
 }
 
 fn closed_behind(number: RawFd) -> Status {

@@ -46,6 +46,18 @@ impl ParkedUntil {
 
 const RUNNING: u32 = 0;
 const PARKED: u32 = 1;
+const IN_FRONT: u32 = 2;
+
+/// Where the waiter of a port sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sleeper {
+    /// Nowhere.
+    Nobody,
+    /// On the word itself.
+    OnWord,
+    /// In the port's front, which only its bell wakes.
+    InFront,
+}
 
 /// Whether the waiter of a port is parked. Changed under the lock of the port's queue only; the word itself is what
 /// the waiter parks on.
@@ -64,10 +76,19 @@ impl Parked {
         self.0.store(PARKED, Ordering::Relaxed);
     }
 
-    /// Somebody queued something and still holds the lock: true if the waiter has to be woken after it let go. Merges:
-    /// until the waiter parks again, nobody else has to.
-    pub(crate) fn take(&self) -> bool {
-        self.0.swap(RUNNING, Ordering::Release) == PARKED
+    /// The same for a waiter that will sleep in the front.
+    pub(crate) fn raise_in_front(&self) {
+        self.0.store(IN_FRONT, Ordering::Relaxed);
+    }
+
+    /// Somebody queued something and still holds the lock: says whom to wake after it let go. Merges: until the waiter
+    /// sleeps again, nobody else has to. The waiter itself lowers its flag with this when it is back.
+    pub(crate) fn take(&self) -> Sleeper {
+        match self.0.swap(RUNNING, Ordering::Release) {
+            PARKED => Sleeper::OnWord,
+            IN_FRONT => Sleeper::InFront,
+            _ => Sleeper::Nobody,
+        }
     }
 
     pub(crate) fn is_raised(&self) -> bool {

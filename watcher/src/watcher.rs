@@ -51,7 +51,7 @@ impl Watcher {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a configuration that cannot work, naming the field; `RESOURCE_EXHAUSTED` when
-    /// descriptors, threads or address space ran out; `UNAVAILABLE` when the kernel lacks a facility.
+    /// descriptors, threads or address space ran out; `UNIMPLEMENTED` when the kernel lacks a facility.
     pub fn spawn(config: Config) -> Result<Self> {
         let (shared, commands) = Shared::new(config)?;
         let shared = Arc::new(shared);
@@ -71,12 +71,15 @@ impl Watcher {
                 thread_end.reach();
             })
             .map_err(|error| {
-                Status::new(Code::ResourceExhausted, format!("the watcher thread could not be spawned: {error}"))
+                Status::new(
+                    Code::ResourceExhausted,
+                    format!("the watcher thread could not be spawned: {error}"),
+                )
             })?;
         let watcher = Self { shared, thread: Mutex::new(Some(thread)), end };
-        is_ready
-            .recv()
-            .unwrap_or_else(|_| Err(Status::new(Code::Internal, "the watcher thread ended while it was set up")))?;
+        is_ready.recv().unwrap_or_else(|_| {
+            Err(Status::new(Code::Internal, "the watcher thread ended while it was set up"))
+        })?;
         tracing::info!(target: "handle_watcher::watcher", name = %watcher.shared.config.thread_name, "spawned");
         Ok(watcher)
     }
@@ -86,7 +89,7 @@ impl Watcher {
     /// # Errors
     /// `RESOURCE_EXHAUSTED` at a limit; `UNAVAILABLE` after the stop; `FAILED_PRECONDITION` after a fork.
     pub fn client(&self, config: ClientConfig) -> Result<(Control, Port)> {
-        Port::open(&self.shared, &config)
+        Port::open(&self.shared, config)
     }
 
     /// Stops the watcher: every live watch is told `Ended(ABORTED)`, waiters return, the thread is joined. Calling it

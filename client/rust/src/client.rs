@@ -1,6 +1,7 @@
 //! The client: a control handle and a port in one value.
 
 use std::ops::Deref;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use handle_watcher::{ClientConfig, Config, Control, Deadline, Events, Port, Result, Watcher};
@@ -92,6 +93,15 @@ impl Client {
     /// As [`Port::drain`].
     pub fn wait_until(&mut self, events: &mut Events, deadline: Deadline) -> Result<usize> {
         self.port.wait_until(events, Some(deadline))
+    }
+
+    /// A descriptor for foreign event loops, readable exactly while the next [`drain`](Self::drain) would return
+    /// something; see [`Port::descriptor`].
+    ///
+    /// # Errors
+    /// As [`Port::descriptor`].
+    pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>> {
+        self.port.descriptor()
     }
 
     /// Hands out what is there, without blocking; see [`Port::drain`].

@@ -8,7 +8,7 @@ mod client;
 pub use client::Client;
 pub use handle_watcher::{
     Change, Changes, ChildProcess, ClientConfig, ClientStats, Code, Config, Control, Deadline, Event,
-    EventKind, Events, FileChanges, HISTOGRAM_CLASSES, HandleId, Histogram, Mode, Port, Refused, Result,
+    EventKind, Events, FileChanges, FrontPolicy, HISTOGRAM_CLASSES, HandleId, Histogram, Mode, Port, Refused, Result,
     Signals, SignalsState, Stats, Status, TimerId, Token, WaitEntry, WatchId, WatchOptions, Watcher,
     wait_many,
 };

@@ -1,8 +1,10 @@
 //! One kernel poll set. mio makes it and its waker; level, one-shot and exact flags, and waits of nanoseconds, which
 //! mio does not have, go to the same descriptor through rustix.
+#![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
+use rustix::event::PollFlags;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
@@ -11,6 +13,46 @@ use super::descriptor::borrow;
 
 /// The token of whatever wakes a set; no descriptor number reaches it.
 pub(crate) const WAKER_TOKEN: u64 = u64::MAX;
+
+/// What the kernel reported of one entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelEvent {
+    pub(crate) flags: EventFlags,
+    pub(crate) token: u64,
+}
+
+/// Room for what one wait reports; kept from wait to wait.
+#[derive(Default)]
+pub(crate) struct KernelEvents(Vec<Event>);
+
+// SAFETY: the kernel's record could hold a pointer, but ours hold the number that was put in, and nothing else.
+unsafe impl Send for KernelEvents {}
+
+impl KernelEvents {
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self(Vec::with_capacity(capacity))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<KernelEvent> {
+        self.0.get(index).map(|event| KernelEvent { flags: event.flags, token: event.data.u64() })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = KernelEvent> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() == self.0.capacity()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 /// A kernel poll set. Entries may be changed from any thread while another waits.
 #[derive(Debug)]
@@ -50,18 +92,33 @@ impl Epoll {
         epoll::delete(self.set(), inner.set())
     }
 
-    /// Waits until something is ready or `timeout_ns` passed (`None`: for ever), and fills `events` up to its
-    /// capacity. An interrupted wait returns with nothing.
+    /// Waits until something is ready or `timeout_ns` passed (`None`: for ever), and fills `events` with at most `most`
+    /// of it, never beyond its capacity. An interrupted wait returns with nothing.
     ///
     /// # Errors
     /// Any other error of epoll_pwait2(2); none is expected of a valid set.
-    pub(crate) fn wait(&self, events: &mut Vec<Event>, timeout_ns: Option<u64>) -> Result<(), Errno> {
+    pub(crate) fn wait(&self, events: &mut KernelEvents, most: usize, timeout_ns: Option<u64>) -> Result<(), Errno> {
+        let events = &mut events.0;
         events.clear();
         let timeout = timeout_ns.map(timespec);
-        match epoll::wait(self.set(), rustix::buffer::spare_capacity(events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+        let space = events.spare_capacity_mut();
+        let most = most.min(space.len());
+        match epoll::wait(self.set(), &mut space[..most], timeout.as_ref()) {
+            Ok((filled, _)) => {
+                let count = filled.len();
+                // SAFETY: the kernel filled the first `count` places of the spare capacity, which begins at 0.
+                unsafe { events.set_len(count) };
+                Ok(())
+            }
+            Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// True if a wait would find something now.
+    pub(crate) fn looks_ready(&self) -> bool {
+        let Ok(entry) = super::descriptor::poll_entry(self.set().as_raw_fd(), PollFlags::IN) else { return false };
+        super::descriptor::poll_now(&mut [entry]).is_ok_and(|ready| ready > 0)
     }
 
     fn set(&self) -> BorrowedFd<'_> {

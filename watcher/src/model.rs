@@ -1,0 +1,390 @@
+//! What `tests/loom.rs` models. Compiled only under `--cfg loom`, where atomics are loom's and every order of steps is
+//! tried.
+//!
+//! The state word and the two wake flags are the real ones. loom knows no kernel, so what they meet there is modelled
+//! here as plainly as possible: one poll set with one descriptor in it, a futex, a port's queue. The models follow
+//! `poll_set`, `port_queue` and `turn` step by step; the steps themselves stand in the test, where wrong orders of
+//! them are tried too.
+
+use handle_watcher_wire::{Code, Mode, Signals};
+use loom::sync::{Condvar, Mutex, MutexGuard};
+
+use crate::state::{Kind, Outcome, Role, StateWord, Taken};
+use crate::wake::{Parked, ParkedUntil};
+
+/// What the caller of a change has to do: see `Outcome`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    Ignored,
+    Merged,
+    Queue,
+}
+
+impl From<Outcome> for Next {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Ignored => Self::Ignored,
+            Outcome::Merged => Self::Merged,
+            Outcome::Queue => Self::Queue,
+        }
+    }
+}
+
+/// What a hand-out gave: see `Taken`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handed {
+    Nothing,
+    Ready,
+    Deadline,
+    Ended(Code),
+}
+
+/// A row: the real state word, and what is written to beside it.
+#[derive(Debug)]
+pub struct Row(StateWord);
+
+/// The generation of a row's first owner.
+pub const FIRST: u32 = 1;
+
+fn role(mode: Mode) -> Role {
+    Role { kind: Kind::Watch, mode, wished: Signals::READABLE, child: false }
+}
+
+impl Row {
+    /// A row that its first owner has reserved and not published.
+    pub fn reserved(mode: Mode) -> Self {
+        let word = StateWord::new(FIRST);
+        word.reserve(role(mode));
+        Self(word)
+    }
+
+    /// A live row of its first owner, waiting for READABLE.
+    pub fn live(mode: Mode) -> Self {
+        let row = Self::reserved(mode);
+        row.0.publish(FIRST);
+        row
+    }
+
+    pub fn generation(&self) -> u32 {
+        self.0.load().generation()
+    }
+
+    pub fn is_queued(&self) -> bool {
+        self.0.load().is_queued()
+    }
+
+    pub fn is_away(&self) -> bool {
+        self.0.load().is_away()
+    }
+
+    pub fn publish(&self, generation: u32) -> bool {
+        self.0.publish(generation)
+    }
+
+    pub fn abandon(&self, generation: u32) -> bool {
+        self.0.abandon(generation)
+    }
+
+    pub fn fire(&self, generation: u32) -> Next {
+        self.0.fire(generation, Signals::READABLE).into()
+    }
+
+    pub fn expire(&self, generation: u32) -> Next {
+        self.0.expire(generation).into()
+    }
+
+    pub fn end(&self, generation: u32, code: Code) -> Next {
+        self.0.end(generation, code).into()
+    }
+
+    /// The owner takes the row back. Whether it was live, if it was the owner's at all.
+    pub fn detach(&self, generation: u32) -> Option<bool> {
+        self.0.detach(generation).map(|before| before.is_live())
+    }
+
+    pub fn arm(&self, generation: u32) -> bool {
+        self.0.arm(generation).is_some()
+    }
+
+    pub fn come_back(&self, generation: u32) -> bool {
+        self.0.come_back(generation)
+    }
+
+    pub fn take(&self, generation: u32) -> Handed {
+        match self.0.take(generation) {
+            Taken::Nothing => Handed::Nothing,
+            Taken::Ready { .. } => Handed::Ready,
+            Taken::Deadline { .. } => Handed::Deadline,
+            Taken::Ended(code) => Handed::Ended(code),
+        }
+    }
+
+    /// Gives a detached row to its next owner, who publishes it at once; gives the new generation.
+    pub fn recycle(&self, generation: u32, mode: Mode) -> u32 {
+        self.0.recycle(generation + 1);
+        let next = self.0.reserve(role(mode));
+        self.0.publish(next);
+        next
+    }
+}
+
+/// How the kernel's entry reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// Off after one report, until it is modified.
+    OneShot,
+    /// At each new readiness.
+    Edge,
+}
+
+/// What a wait in the kernel returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The descriptor is readable; the token its entry had.
+    Ready(u64),
+    /// Somebody wrote the wake.
+    Woken,
+}
+
+#[derive(Debug)]
+struct Entry {
+    trigger: Trigger,
+    token: u64,
+    is_on: bool,
+    /// In the kernel's list of what may be ready.
+    is_listed: bool,
+    /// Bytes that nobody has read.
+    unread: u32,
+    is_woken: bool,
+    wakes: u32,
+}
+
+/// A poll set with one descriptor and a waker. One thread waits.
+#[derive(Debug)]
+pub struct Kernel {
+    entry: Mutex<Entry>,
+    changed: Condvar,
+}
+
+impl Kernel {
+    /// A descriptor without data, registered under `token`.
+    pub fn new(trigger: Trigger, token: u64) -> Self {
+        let entry =
+            Entry { trigger, token, is_on: true, is_listed: false, unread: 0, is_woken: false, wakes: 0 };
+        Self { entry: Mutex::new(entry), changed: Condvar::new() }
+    }
+
+    fn entry(&self) -> MutexGuard<'_, Entry> {
+        self.entry.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// One more byte to read: a new edge.
+    pub fn write(&self) {
+        let mut entry = self.entry();
+        entry.unread += 1;
+        entry.is_listed |= entry.is_on;
+        self.changed.notify_one();
+    }
+
+    /// Reads everything; how much that was.
+    pub fn read(&self) -> u32 {
+        std::mem::take(&mut self.entry().unread)
+    }
+
+    /// poll(2): whether there is something to read.
+    pub fn poll(&self) -> bool {
+        self.entry().unread > 0
+    }
+
+    /// `EPOLL_CTL_MOD`: on again, and listed again if the condition holds.
+    pub fn modify(&self, token: u64) {
+        let mut entry = self.entry();
+        entry.token = token;
+        entry.is_on = true;
+        entry.is_listed |= entry.unread > 0;
+        self.changed.notify_one();
+    }
+
+    /// The file is closed and another, without data, opened and registered under the same number.
+    pub fn replace(&self, token: u64) {
+        let mut entry = self.entry();
+        entry.token = token;
+        entry.is_on = true;
+        entry.is_listed = false;
+        entry.unread = 0;
+    }
+
+    /// Makes the current or the next wait return.
+    pub fn wake(&self) {
+        let mut entry = self.entry();
+        entry.is_woken = true;
+        entry.wakes += 1;
+        self.changed.notify_one();
+    }
+
+    /// How often the wake was written.
+    pub fn wakes(&self) -> u32 {
+        self.entry().wakes
+    }
+
+    /// Waits for a report. What is listed is looked at once more, as the kernel does: what was consumed meanwhile is
+    /// not reported.
+    pub fn wait(&self) -> Report {
+        let mut entry = self.entry();
+        loop {
+            if let Some(report) = harvest(&mut entry) {
+                return report;
+            }
+            entry = self.changed.wait(entry).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+}
+
+fn harvest(entry: &mut Entry) -> Option<Report> {
+    if std::mem::take(&mut entry.is_woken) {
+        return Some(Report::Woken);
+    }
+    if std::mem::take(&mut entry.is_listed) && entry.unread > 0 {
+        entry.is_on = entry.trigger == Trigger::Edge;
+        return Some(Report::Ready(entry.token));
+    }
+    None
+}
+
+/// The real word that says until when the watcher sleeps.
+#[derive(Debug)]
+pub struct Sleep(ParkedUntil);
+
+impl Default for Sleep {
+    fn default() -> Self {
+        Self(ParkedUntil::new())
+    }
+}
+
+impl Sleep {
+    pub const FOR_EVER: u64 = ParkedUntil::FOR_EVER;
+
+    pub fn park(&self, deadline_ns: u64) {
+        self.0.park(deadline_ns);
+    }
+
+    pub fn unpark(&self) {
+        self.0.unpark();
+    }
+
+    pub fn claim(&self, due_ns: u64) -> bool {
+        self.0.claim(due_ns)
+    }
+}
+
+/// What waits in a port: numbers of rows, oldest first.
+pub type Queue = Vec<usize>;
+
+/// A port: a queue under a lock, the real parked flag, and a futex to park on.
+#[derive(Debug)]
+pub struct Port {
+    queue: Mutex<Queue>,
+    parked: Parked,
+    bucket: Mutex<u32>,
+    woken: Condvar,
+}
+
+impl Default for Port {
+    fn default() -> Self {
+        Self {
+            queue: Mutex::new(Queue::new()),
+            parked: Parked::new(),
+            bucket: Mutex::new(0),
+            woken: Condvar::new(),
+        }
+    }
+}
+
+impl Port {
+    pub fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub fn raise(&self) {
+        self.parked.raise();
+    }
+
+    pub fn take_flag(&self) -> bool {
+        self.parked.take()
+    }
+
+    /// futex(2): sleeps while the flag is raised; the kernel compares and goes to sleep in one step.
+    pub fn park(&self) {
+        let mut bucket = self.bucket.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        while self.parked.is_raised() {
+            bucket = self.woken.wait(bucket).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// futex(2): wakes whoever sleeps.
+    pub fn unpark(&self) {
+        *self.bucket.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += 1;
+        self.woken.notify_one();
+    }
+
+    /// How often somebody was woken.
+    pub fn wakes(&self) -> u32 {
+        *self.bucket.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// As `PortQueue::post`: puts the row into the queue if the reference still means something, and wakes once.
+    pub fn post(&self, row: &Row, number: usize, generation: u32) {
+        let mut queue = self.lock();
+        if row.generation() == generation && row.is_queued() && !queue.contains(&number) {
+            queue.push(number);
+        }
+        self.finish_post(queue);
+    }
+
+    /// The second half of `post`: takes the flag under the lock and wakes after it.
+    pub fn finish_post(&self, queue: MutexGuard<'_, Queue>) {
+        let wake = !queue.is_empty() && self.parked.take();
+        drop(queue);
+        if wake {
+            self.unpark();
+        }
+    }
+
+    /// As `PortQueue::take` for one row: hands out the oldest.
+    pub fn hand_out(&self, rows: &[Row]) -> Handed {
+        let mut queue = self.lock();
+        while !queue.is_empty() {
+            let number = queue.remove(0);
+            let row = &rows[number];
+            let handed = row.take(row.generation());
+            if row.is_queued() {
+                queue.push(number);
+            }
+            if handed != Handed::Nothing {
+                return handed;
+            }
+        }
+        Handed::Nothing
+    }
+
+    /// As `Port::wait`: hands out one event, parking until there is one.
+    pub fn wait(&self, rows: &[Row]) -> Handed {
+        loop {
+            let handed = self.hand_out(rows);
+            if handed != Handed::Nothing {
+                return handed;
+            }
+            let queue = self.lock();
+            if queue.is_empty() {
+                self.parked.raise();
+                drop(queue);
+                self.park();
+            }
+        }
+    }
+
+    /// As `PortQueue::release`: takes a row out of the queue.
+    pub fn withdraw(&self, number: usize) {
+        self.lock().retain(|&queued| queued != number);
+    }
+}
