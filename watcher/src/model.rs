@@ -69,12 +69,10 @@ impl Row {
         self.0.load().generation()
     }
 
-    pub fn is_queued(&self) -> bool {
-        self.0.load().is_queued()
-    }
-
-    pub fn is_away(&self) -> bool {
-        self.0.load().is_away()
+    /// Something of this owner's is undelivered. One look at the word: two would see two owners.
+    fn is_queued_by(&self, generation: u32) -> bool {
+        let state = self.0.load();
+        state.generation() == generation && state.is_queued()
     }
 
     pub fn publish(&self, generation: u32) -> bool {
@@ -107,7 +105,7 @@ impl Row {
     }
 
     pub fn come_back(&self, generation: u32) -> bool {
-        self.0.come_back(generation)
+        self.0.come_back(generation).is_some()
     }
 
     pub fn take(&self, generation: u32) -> Handed {
@@ -335,7 +333,7 @@ impl Port {
     /// As `PortQueue::post`: puts the row into the queue if the reference still means something, and wakes once.
     pub fn post(&self, row: &Row, number: usize, generation: u32) {
         let mut queue = self.lock();
-        if row.generation() == generation && row.is_queued() && !queue.contains(&number) {
+        if row.is_queued_by(generation) && !queue.contains(&number) {
             queue.push(number);
         }
         self.finish_post(queue);
@@ -356,8 +354,9 @@ impl Port {
         while !queue.is_empty() {
             let number = queue.remove(0);
             let row = &rows[number];
-            let handed = row.take(row.generation());
-            if row.is_queued() {
+            let generation = row.generation();
+            let handed = row.take(generation);
+            if row.is_queued_by(generation) {
                 queue.push(number);
             }
             if handed != Handed::Nothing {

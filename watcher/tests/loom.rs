@@ -10,13 +10,20 @@
 use handle_watcher::model::{FIRST, Handed, Kernel, Next, Port, Report, Row, Sleep, Trigger};
 use handle_watcher::{Code, Mode};
 use loom::sync::atomic::{AtomicU32, Ordering};
-use loom::sync::{Arc, Mutex};
+use loom::sync::Mutex;
 use loom::thread;
+use std::sync::Arc;
 
 fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(3));
     builder.check(check);
+}
+
+fn join(threads: [thread::JoinHandle<()>; 2]) {
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }
 
 /// One descriptor, its node, one row, one client.
@@ -116,7 +123,7 @@ fn once_fires_again(order: Arm) {
         }
     }
     house.kernel.wake();
-    threads.map(|thread| thread.join().unwrap());
+    join(threads);
 }
 
 #[test]
@@ -205,7 +212,7 @@ fn ended_comes_once_and_last() {
         while seen.last() != Some(&Handed::Ended(Code::Aborted)) {
             seen.push(house.port.wait(&house.rows));
         }
-        threads.map(|thread| thread.join().unwrap());
+        join(threads);
         assert_eq!(house.port.hand_out(&house.rows), Handed::Nothing, "after the end: {seen:?}");
         for kind in [Handed::Ready, Handed::Deadline, Handed::Ended(Code::Aborted)] {
             assert!(seen.iter().filter(|&&handed| handed == kind).count() <= 1, "{seen:?}");
@@ -315,7 +322,7 @@ fn commands_meet_a_sleep(order: Park) {
         commands.sleep.unpark();
         taken += commands.queued.swap(0, Ordering::Relaxed);
     }
-    threads.map(|thread| thread.join().unwrap());
+    join(threads);
     assert!(commands.kernel.wakes() <= sleeps, "more than one wake for a sleep");
 }
 
@@ -375,7 +382,7 @@ fn posts_meet_a_parking_waiter(order: Park) {
         parks += 1;
         port.park();
     }
-    threads.map(|thread| thread.join().unwrap());
+    join(threads);
     assert!(port.wakes() <= parks, "more than one wake for a sleep");
 }
 
@@ -523,7 +530,7 @@ fn a_level_client_comes_back(order: Park) {
         }
     }
     house.kernel.wake();
-    threads.map(|thread| thread.join().unwrap());
+    join(threads);
 }
 
 #[test]

@@ -23,16 +23,16 @@ use text::{Source, first_word};
 const LAYERS: &[&str] = &[
     "handle_watcher_wire",
     "sync sys",
-    "state config stats deadline wake events child_process file_changes",
-    "rows+list",
-    "command timers wait_many",
-    "poll_set handle_table",
+    "state stats deadline wake heat front child_process file_changes",
+    "config rows+list",
+    "command timers events nodes wait_many handle_table",
+    "wait_set",
     "port_queue",
     "scan",
     "shared",
     "control turn",
     "port",
-    "watcher",
+    "watcher model",
     "lib",
 ];
 
