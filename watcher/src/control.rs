@@ -11,13 +11,13 @@ use crate::child_process::ChildProcess;
 use crate::deadline::Deadline;
 use crate::front::FrontPolicy;
 use crate::handle_table::{HandleTable, Refused};
-use crate::wait_set::{Ended, Home, Wish};
 use crate::port_queue::PortQueue;
 use crate::rows::{NO_DEADLINE, Reference, Start};
 use crate::shared::{Command, Shared};
 use crate::state::{Kind, Outcome, Role};
 use crate::stats::{ClientStats, Stats};
 use crate::timers::Entry;
+use crate::wait_set::{Ended, Home, Wish};
 
 /// How a watch is to behave.
 #[derive(Clone, Copy, Debug)]

@@ -24,9 +24,13 @@ mod file_changes;
 #[cfg(not(loom))]
 mod front;
 #[cfg(not(loom))]
+mod front_pass;
+#[cfg(not(loom))]
 mod handle_table;
 #[cfg(not(loom))]
 mod heat;
+#[cfg(not(loom))]
+mod kernel_flags;
 #[cfg(not(loom))]
 mod list;
 #[cfg(not(loom))]
@@ -35,6 +39,10 @@ mod nodes;
 mod port;
 #[cfg(not(loom))]
 mod port_queue;
+#[cfg(not(loom))]
+mod refusal;
+#[cfg(not(loom))]
+mod registration;
 #[cfg(not(loom))]
 mod rows;
 #[cfg(not(loom))]

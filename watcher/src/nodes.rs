@@ -80,6 +80,8 @@ mod tests {
         for number in [0, 1, 255, 256, 65_535, 65_536, 99_999] {
             assert_eq!(nodes.lock(number).expect("still").sequence, 1 + u64::from(number.cast_unsigned()));
         }
-        assert!(nodes.lock(-1).is_none() && nodes.lock(100_000).is_none() && nodes.lock(RawFd::MAX).is_none());
+        assert!(
+            nodes.lock(-1).is_none() && nodes.lock(100_000).is_none() && nodes.lock(RawFd::MAX).is_none()
+        );
     }
 }

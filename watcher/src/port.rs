@@ -12,6 +12,7 @@ use crate::control::Control;
 use crate::deadline::Deadline;
 use crate::events::Events;
 use crate::front::Front;
+use crate::front_pass::FrontPass;
 use crate::port_queue::CHILD_SCAN_LIMIT;
 use crate::rows::Reference;
 use crate::shared::{Shared, stopped};
@@ -20,7 +21,7 @@ use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
 use crate::sys::epoll::{Epoll, KernelEvents};
 use crate::wait_many::to_flags;
-use crate::wait_set::{Collected, Ended, FrontPass};
+use crate::wait_set::{Collected, Ended};
 
 /// How many events one look at the front takes from the kernel.
 const FRONT_BATCH: usize = 256;
@@ -135,7 +136,9 @@ impl Port {
         let exhausted = |error: &dyn std::fmt::Display| {
             Status::new(
                 Code::ResourceExhausted,
-                format!("the port's descriptor could not be made: {error}; close some or raise RLIMIT_NOFILE"),
+                format!(
+                    "the port's descriptor could not be made: {error}; close some or raise RLIMIT_NOFILE"
+                ),
             )
         };
         let front = self.control.shared().front(self.control.port());

@@ -10,12 +10,12 @@ use handle_watcher_wire::{Code, Result, Status};
 use crate::command::{CommandQueue, SendError};
 use crate::config::Config;
 use crate::front::{Front, FrontPolicy};
-use crate::wait_set::{Ended, Home, WaitSet};
 use crate::port_queue::{PortLimits, PortQueue};
 use crate::rows::{Reference, Rows};
 use crate::stats::{Counters, Stats};
 use crate::sys::fork::Birth;
 use crate::timers::Entry;
+use crate::wait_set::{Ended, Home, WaitSet};
 
 /// Cancelled deadlines are worth a wake of a sleeping watcher, to sweep them, once this many have gathered.
 const SWEEP_WAKE: u64 = 1 << 16;

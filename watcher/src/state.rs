@@ -393,7 +393,8 @@ impl StateWord {
     pub(crate) fn change(&self, generation: u32, wished: Signals) -> Option<State> {
         self.update(generation, |state| {
             state.has(LIVE).then(|| {
-                let withdrawn = state.without(QUEUED | DEADLINE | AWAY | ARMED | TOLD).with_pending(Signals::empty());
+                let withdrawn =
+                    state.without(QUEUED | DEADLINE | AWAY | ARMED | TOLD).with_pending(Signals::empty());
                 let armed = state.has(ARMED) || state.has(QUEUED) || state.wished().is_empty();
                 let changed = withdrawn.with_signals_at(WISHED_SHIFT, wished);
                 if armed && !wished.is_empty() { changed.with(ARMED) } else { changed }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 use handle_watcher_wire::Code;
 
-use crate::wait_set::{Collected, Ended};
 use crate::rows::{NO_DEADLINE, Reference, Row};
 use crate::scan::Staged;
 use crate::shared::{Command, Shared};
@@ -15,6 +14,7 @@ use crate::state::{Kind, Outcome};
 use crate::sys::clock::now_ns;
 use crate::sys::epoll::KernelEvents;
 use crate::timers::{Entry, Timers};
+use crate::wait_set::{Collected, Ended};
 use crate::wake::ParkedUntil;
 
 /// Everything the watcher thread owns alone. Made on that thread: kernel events are not for sending.

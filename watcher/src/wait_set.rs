@@ -14,18 +14,19 @@ use handle_watcher_wire::{Code, Mode, Result, Signals, Status};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::events::{Events, ready_event};
 use crate::front::{Front, FrontPolicy};
+use crate::front_pass::FrontPass;
 use crate::heat::Heat;
+use crate::kernel_flags::{to_flags, to_signals};
 use crate::list::NIL;
-use crate::nodes::{MOST_NODES, Node, Nodes};
+use crate::nodes::{Node, Nodes};
+use crate::refusal::{beyond_limit, closed_behind, gone, never_wished, paused, refusal};
 use crate::rows::{NO_DEADLINE, Reference, Row, Rows};
-use crate::state::{Delivery, Outcome, State};
-use crate::sys::descriptor;
+use crate::state::{Outcome, State};
 use crate::sys::epoll::{Epoll, KernelEvent, WAKER_TOKEN};
 
-const SEQUENCE_BITS: u32 = 40;
-const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
+pub(crate) const SEQUENCE_BITS: u32 = 40;
+pub(crate) const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 
 /// Rows that something ended, and that the caller has to post to their ports after it let go of every lock.
 pub(crate) type Ended = Vec<Reference>;
@@ -44,38 +45,6 @@ pub(crate) enum Wish {
     These(Signals),
     /// What it wished for before it was paused.
     Remembered,
-}
-
-/// One look at a front: where its events go.
-#[derive(Debug)]
-pub(crate) struct FrontPass<'a> {
-    pub(crate) events: &'a mut Events,
-    /// What had no room, and has to be posted to the port's queue.
-    pub(crate) spilled: Vec<Reference>,
-    /// Some entry was changed between silent and level-triggered, which makes the kernel report it once more.
-    pub(crate) has_turned: bool,
-    /// Only such repeated reports are wanted: what Level watches hold was told in the pass before.
-    pub(crate) is_second: bool,
-}
-
-impl FrontPass<'_> {
-    /// Gives true if the row's entry has to be turned.
-    fn deliver(&mut self, row: &Row, reference: Reference, state: State, ready: Signals) -> bool {
-        let is_level = state.mode() == Mode::Level;
-        if self.is_second && is_level && !state.is_told() {
-            return false;
-        }
-        if self.events.has_room() {
-            if let Delivery::Now { satisfied, turned } = row.state.deliver(reference.generation, ready) {
-                self.events.push(ready_event(row, reference, satisfied));
-                return turned;
-            }
-        } else if !is_level && row.state.fire(reference.generation, ready) == Outcome::Queue {
-            // The kernel reports a level-triggered entry again; any other would be lost.
-            self.spilled.push(reference);
-        }
-        false
-    }
 }
 
 /// Where a client's watches may be served.
@@ -102,7 +71,7 @@ impl<'a> Home<'a> {
 pub(crate) struct WaitSet {
     pub(crate) rows: Rows,
     nodes: Nodes,
-    back: Epoll,
+    pub(crate) back: Epoll,
     /// By port index. Only for what concerns another client's front; a client knows its own.
     fronts: RwLock<Vec<Option<Arc<Front>>>>,
 }
@@ -127,7 +96,7 @@ impl WaitSet {
         fronts[index] = front;
     }
 
-    fn front_of(&self, row: &Row) -> Option<Arc<Front>> {
+    pub(crate) fn front_of(&self, row: &Row) -> Option<Arc<Front>> {
         let fronts = self.fronts.read().unwrap_or_else(PoisonError::into_inner);
         fronts.get(row.port.load(Ordering::Relaxed) as usize).cloned().flatten()
     }
@@ -146,7 +115,10 @@ impl WaitSet {
         let front = home.front_from_start(state.mode()).filter(|_| !stays);
         let front = front.filter(|front| self.fits(&node, front, state.mode()));
         if !row.state.publish(reference.generation, front.is_some()) {
-            return Err(Status::new(Code::Unavailable, "the client was closed while the watch was being added"));
+            return Err(Status::new(
+                Code::Unavailable,
+                "the client was closed while the watch was being added",
+            ));
         }
         node.rows.push(&self.rows, reference.slot, Row::node_links);
         let result = match front {
@@ -362,7 +334,9 @@ impl WaitSet {
             let state = row.state.load();
             if !state.is_in_front() {
                 let reference = Reference { slot, generation: state.generation() };
-                if row.state.fire(state.generation(), to_signals(event.flags, state.wished())) == Outcome::Queue {
+                if row.state.fire(state.generation(), to_signals(event.flags, state.wished()))
+                    == Outcome::Queue
+                {
                     queue(row, reference);
                 }
                 rest |= armed_wish(row.state.load());
@@ -381,7 +355,12 @@ impl WaitSet {
 
     /// Delivers an event of a front to the rows it is about.
     #[inline]
-    pub(crate) fn collect_front(&self, front: &Front, event: KernelEvent, pass: &mut FrontPass<'_>) -> Collected {
+    pub(crate) fn collect_front(
+        &self,
+        front: &Front,
+        event: KernelEvent,
+        pass: &mut FrontPass<'_>,
+    ) -> Collected {
         let token = event.token;
         if token == WAKER_TOKEN {
             return Collected::Waker;
@@ -462,191 +441,8 @@ impl WaitSet {
         fits
     }
 
-    /// Adds to the new set first, then takes it out of the old; that this succeeds proves that the number still means
-    /// our file, so what was added was our file too. A failure undoes the move and ends the rows.
-    fn move_to_front(
-        &self,
-        number: RawFd,
-        node: &mut Node,
-        row: &Row,
-        reference: Reference,
-        front: &Front,
-        ended: &mut Ended,
-    ) {
-        row.state.set_in_front(reference.generation, true);
-        let added = self.register_front(number, node, front);
-        if let Err(errno) = added {
-            row.state.set_in_front(reference.generation, false);
-            row.set_front_sequence(0);
-            if matches!(errno, Errno::NOENT | Errno::BADF) {
-                self.end_rows(node, Code::NotFound, ended);
-            } else {
-                // The kernel has no room for a second entry: the back goes on serving it.
-                self.apply(number, node, row, ended);
-            }
-            return;
-        }
-        if is_gone(self.leave_back(number, node)) {
-            // Whatever was added is not ours; if the number is closed by now there is nothing to take out.
-            let _: Result<(), Errno> = front.delete(number);
-            self.end_rows(node, Code::NotFound, ended);
-        }
-    }
-
-    fn move_to_back(
-        &self,
-        number: RawFd,
-        node: &mut Node,
-        row: &Row,
-        reference: Reference,
-        ended: &mut Ended,
-    ) {
-        let Some(front) = self.front_of(row) else { return };
-        row.state.set_in_front(reference.generation, false);
-        row.set_front_sequence(0);
-        let added = self.register_back(number, node);
-        if is_gone(added) || is_gone(self.register_front(number, node, &front)) {
-            self.unregister_back(number, node);
-            self.end_rows(node, Code::NotFound, ended);
-        } else if added.is_err() {
-            row.state.set_in_front(reference.generation, true);
-            // It was served there a moment ago; a failure now shows at the next operation on the number.
-            let _: Result<(), Errno> = self.register_front(number, node, &front);
-        }
-    }
-
-    /// After a row was taken to the front: the back's entry shrinks to the others, or goes.
-    fn leave_back(&self, number: RawFd, node: &mut Node) -> Result<(), Errno> {
-        let mut is_needed = false;
-        self.visit(node, |_, row| is_needed |= !row.state.load().is_in_front());
-        if is_needed {
-            return self.register_back(number, node);
-        }
-        if !node.is_registered {
-            return Ok(());
-        }
-        node.is_registered = false;
-        node.is_persistent = false;
-        node.wished = Signals::empty();
-        self.back.delete(number)
-    }
-
-    /// Tells the kernel what the row's entry has to ask for now; if the number is no longer the file we know, ends
-    /// every row of it.
-    fn apply(&self, number: RawFd, node: &mut Node, row: &Row, ended: &mut Ended) {
-        let result = if row.state.load().is_in_front() {
-            self.front_of(row).map_or(Ok(()), |front| self.register_front(number, node, &front))
-        } else {
-            self.register_back(number, node)
-        };
-        if let Err(errno) = result {
-            let code = if matches!(errno, Errno::NOENT | Errno::BADF) { Code::NotFound } else { Code::Internal };
-            self.unregister_back(number, node);
-            self.end_rows(node, code, ended);
-        }
-    }
-
-    /// Before a row joins others: asks the kernel whether the number is still the file they were added for. If not,
-    /// it was closed behind our back: ends them.
-    fn prove(&self, number: RawFd, node: &mut Node, ended: &mut Ended) {
-        let result = if node.is_registered {
-            self.register_back(number, node)
-        } else {
-            let front = self.front_of(self.rows.row(node.rows.head()));
-            front.map_or(Ok(()), |front| self.register_front(number, node, &front))
-        };
-        if is_gone(result) {
-            self.end_rows(node, Code::NotFound, ended);
-        }
-    }
-
-    /// After a row left: its entry goes with the last one it served, or shrinks.
-    fn forget(&self, number: RawFd, node: &mut Node, row: &Row, before: State, ended: &mut Ended) {
-        let result = if before.is_in_front() {
-            self.front_of(row).map_or(Ok(()), |front| self.register_front(number, node, &front))
-        } else if node.rows.is_empty() {
-            self.unregister_back(number, node);
-            Ok(())
-        } else {
-            self.leave_back(number, node)
-        };
-        if is_gone(result) && !node.rows.is_empty() {
-            self.unregister_back(number, node);
-            self.end_rows(node, Code::NotFound, ended);
-        }
-    }
-
-    /// Brings the back's entry in line with the rows the back serves. There must be one. The node keeps its old values
-    /// on an error.
-    fn register_back(&self, number: RawFd, node: &mut Node) -> Result<(), Errno> {
-        let (mut union, mut is_persistent) = (Signals::empty(), false);
-        self.visit(node, |_, row| {
-            let state = row.state.load();
-            if !state.is_in_front() {
-                union |= armed_wish(state);
-                is_persistent |= state.mode() != Mode::Once;
-            }
-        });
-        let sequence = (node.sequence + 1) & SEQUENCE_MASK;
-        let token = u64::from(number.cast_unsigned()) << SEQUENCE_BITS | sequence;
-        let trigger = if is_persistent { EventFlags::ET } else { EventFlags::ONESHOT };
-        let flags = to_flags(union) | trigger;
-        if node.is_registered {
-            self.back.modify(number, flags, token)?;
-        } else {
-            match self.back.add(number, flags, token) {
-                // The same file was watched under this number, closed and duplicated back: its entry lived on.
-                Err(Errno::EXIST) => self.back.modify(number, flags, token)?,
-                other => other?,
-            }
-        }
-        node.sequence = sequence;
-        node.wished = union;
-        node.is_persistent = is_persistent;
-        node.is_registered = true;
-        Ok(())
-    }
-
-    fn unregister_back(&self, number: RawFd, node: &mut Node) {
-        if node.is_registered {
-            // A failure means that the number was closed already, and the kernel's entry with it.
-            let _: Result<(), Errno> = self.back.delete(number);
-        }
-        node.is_registered = false;
-        node.is_persistent = false;
-        node.wished = Signals::empty();
-    }
-
-    /// Brings a front's entry in line with the rows it serves; takes it out with the last of them.
-    fn register_front(&self, number: RawFd, node: &Node, front: &Front) -> Result<(), Errno> {
-        let (mut union, mut mode, mut is_new) = (Signals::empty(), None, true);
-        let mut is_silent = true;
-        self.visit(node, |_, row| {
-            let state = row.state.load();
-            if is_served_by(row, state, front) {
-                union |= armed_wish(state);
-                mode = Some(state.mode());
-                is_new &= row.front_sequence() == 0;
-                is_silent &= state.is_told();
-            }
-        });
-        let trigger = match mode {
-            None => return front.delete(number),
-            Some(Mode::Once) => EventFlags::ONESHOT,
-            Some(Mode::Level) if !is_silent => EventFlags::empty(),
-            Some(Mode::Edge | Mode::Level) => EventFlags::ET,
-        };
-        let sequence = front.register(number, to_flags(union) | trigger, is_new)?;
-        self.visit(node, |_, row| {
-            if is_served_by(row, row.state.load(), front) {
-                row.set_front_sequence(sequence);
-            }
-        });
-        Ok(())
-    }
-
     /// Ends every row of a node and leaves it empty. The kernel's entries are the caller's business.
-    fn end_rows(&self, node: &mut Node, code: Code, ended: &mut Ended) {
+    pub(crate) fn end_rows(&self, node: &mut Node, code: Code, ended: &mut Ended) {
         while node.rows.head() != NIL {
             let slot = node.rows.head();
             let row = self.rows.row(slot);
@@ -661,7 +457,7 @@ impl WaitSet {
         node.wished = Signals::empty();
     }
 
-    fn visit<'a>(&'a self, node: &Node, mut visit: impl FnMut(u32, &'a Row)) {
+    pub(crate) fn visit<'a>(&'a self, node: &Node, mut visit: impl FnMut(u32, &'a Row)) {
         let mut slot = node.rows.head();
         while slot != NIL {
             let row = self.rows.row(slot);
@@ -671,144 +467,19 @@ impl WaitSet {
     }
 
     fn lock(&self, number: RawFd) -> Result<MutexGuard<'_, Node>> {
-        self.nodes.lock(number).ok_or_else(|| {
-            if !descriptor::is_open(number) {
-                return refusal(Errno::BADF, number);
-            }
-            let limit = self.nodes.limit();
-            Status::new(
-                Code::ResourceExhausted,
-                format!(
-                    "descriptor {number} is not below {limit}, the hard RLIMIT_NOFILE when the watcher was spawned \
-                     (at most {MOST_NODES}); raise the limit before spawning it"
-                ),
-            )
-        })
+        self.nodes.lock(number).ok_or_else(|| beyond_limit(number, self.nodes.limit()))
     }
 }
 
 /// What an armed row wishes for; nothing for any other.
-fn armed_wish(state: State) -> Signals {
+pub(crate) fn armed_wish(state: State) -> Signals {
     if state.is_armed() { state.wished() } else { Signals::empty() }
 }
 
-fn is_served_by(row: &Row, state: State, front: &Front) -> bool {
+pub(crate) fn is_served_by(row: &Row, state: State, front: &Front) -> bool {
     state.is_in_front() && row.port.load(Ordering::Relaxed) == front.port()
 }
 
-/// The kernel flags that ask for `union`. Errors and full hang-ups come unasked.
-///
-/// An entry nobody is armed in asks for nothing: with its one-shot trigger the kernel then reports a hang-up at most
-/// once, and the entry still proves that the number means our file.
-fn to_flags(union: Signals) -> EventFlags {
-    let mut flags = EventFlags::empty();
-    flags.set(EventFlags::IN, union.contains(Signals::READABLE));
-    flags.set(EventFlags::OUT, union.contains(Signals::WRITABLE));
-    flags.set(EventFlags::PRI, union.contains(Signals::PRIORITY));
-    flags.set(EventFlags::RDHUP, union.intersects(Signals::READABLE | Signals::PEER_CLOSED));
-    flags
-}
-
-/// What kernel flags mean to a row that wishes for `wished` (contract C2, the table).
-#[inline]
-fn to_signals(flags: EventFlags, wished: Signals) -> Signals {
-    let mut signals = Signals::empty();
-    signals.set(Signals::READABLE, flags.contains(EventFlags::IN));
-    signals.set(Signals::WRITABLE, flags.contains(EventFlags::OUT));
-    signals.set(Signals::PRIORITY, flags.contains(EventFlags::PRI));
-    signals.set(Signals::ERROR, flags.contains(EventFlags::ERR));
-    let half_close =
-        flags.contains(EventFlags::RDHUP) && wished.intersects(Signals::READABLE | Signals::PEER_CLOSED);
-    signals.set(Signals::PEER_CLOSED, half_close || flags.contains(EventFlags::HUP));
-    signals
-}
-
-fn is_gone(result: Result<(), Errno>) -> bool {
+pub(crate) fn is_gone(result: Result<(), Errno>) -> bool {
     matches!(result, Err(Errno::NOENT | Errno::BADF))
-}
-
-fn gone(reference: Reference) -> Status {
-    Status::new(
-        Code::NotFound,
-        format!(
-            "watch {}.{} is not a live watch of this client; it has ended, or the id is another client's",
-            reference.slot, reference.generation
-        ),
-    )
-}
-
-fn paused() -> Status {
-    Status::new(Code::FailedPrecondition, "the watch is paused; resume it, or change its signals, first")
-}
-
-fn never_wished(reference: Reference) -> Status {
-    Status::new(
-        Code::FailedPrecondition,
-        format!(
-            "watch {}.{} was made without signals, so there is nothing to resume; give it some with change",
-            reference.slot, reference.generation
-        ),
-    )
-}
-
-fn closed_behind(number: RawFd) -> Status {
-    Status::new(
-        Code::NotFound,
-        format!("descriptor {number} was closed while it was watched; the watch has ended. Call unwatch before closing"),
-    )
-}
-
-/// Why the kernel refused to watch a descriptor.
-fn refusal(errno: Errno, number: RawFd) -> Status {
-    match errno {
-        Errno::BADF | Errno::NOENT => Status::new(
-            Code::InvalidArgument,
-            format!("descriptor {number} is not open; watch it while it is, and unwatch it before closing it"),
-        ),
-        Errno::PERM => Status::new(
-            Code::FailedPrecondition,
-            format!(
-                "descriptor {number} is {}: it is always ready and cannot be waited on; read it directly, or watch \
-                 its path for changes",
-                descriptor::kind_in_words(number)
-            ),
-        ),
-        Errno::NOSPC => Status::new(
-            Code::ResourceExhausted,
-            format!("the kernel's limit of watched descriptors is reached at {number}; raise fs.epoll.max_user_watches"),
-        ),
-        Errno::NOMEM => Status::new(
-            Code::ResourceExhausted,
-            format!("the kernel has no memory to watch descriptor {number}; watch fewer, or give it more"),
-        ),
-        Errno::LOOP | Errno::INVAL => Status::new(
-            Code::InvalidArgument,
-            format!("descriptor {number} is a poll set that contains this watcher, or is nested too deep; untangle them"),
-        ),
-        other => Status::new(Code::Internal, format!("the kernel refused to watch descriptor {number}: {other}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_of_kernel_flags() {
-        let wished = Signals::WRITABLE;
-        assert_eq!(to_signals(EventFlags::HUP, wished), Signals::PEER_CLOSED, "a hang-up is always told");
-        assert_eq!(to_signals(EventFlags::ERR, wished), Signals::ERROR, "an error is always told");
-        assert_eq!(to_signals(EventFlags::RDHUP, wished), Signals::empty(), "a half-close only if asked for");
-        assert_eq!(
-            to_signals(EventFlags::RDHUP | EventFlags::IN, Signals::READABLE),
-            Signals::READABLE | Signals::PEER_CLOSED
-        );
-        assert_eq!(to_signals(EventFlags::PRI, wished), Signals::PRIORITY);
-    }
-
-    #[test]
-    fn a_watch_of_nothing_asks_for_nothing() {
-        assert_eq!(to_flags(Signals::empty()), EventFlags::empty());
-        assert!(to_flags(Signals::READABLE).contains(EventFlags::RDHUP));
-    }
 }

@@ -9,8 +9,8 @@
 
 use handle_watcher::model::{FIRST, Handed, Kernel, Next, Port, Report, Row, Sleep, Trigger};
 use handle_watcher::{Code, Mode};
-use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Mutex;
+use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 use std::sync::Arc;
 

@@ -23,10 +23,11 @@ use text::{Source, first_word};
 const LAYERS: &[&str] = &[
     "handle_watcher_wire",
     "sync sys",
-    "state stats deadline wake heat front child_process file_changes",
+    "state stats deadline wake heat front kernel_flags child_process file_changes",
     "config rows+list",
     "command timers events nodes wait_many handle_table",
-    "wait_set",
+    "refusal front_pass",
+    "wait_set+registration",
     "port_queue",
     "scan",
     "shared",

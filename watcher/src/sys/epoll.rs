@@ -97,7 +97,12 @@ impl Epoll {
     ///
     /// # Errors
     /// Any other error of epoll_pwait2(2); none is expected of a valid set.
-    pub(crate) fn wait(&self, events: &mut KernelEvents, most: usize, timeout_ns: Option<u64>) -> Result<(), Errno> {
+    pub(crate) fn wait(
+        &self,
+        events: &mut KernelEvents,
+        most: usize,
+        timeout_ns: Option<u64>,
+    ) -> Result<(), Errno> {
         let events = &mut events.0;
         events.clear();
         let timeout = timeout_ns.map(timespec);
@@ -117,7 +122,9 @@ impl Epoll {
 
     /// True if a wait would find something now.
     pub(crate) fn looks_ready(&self) -> bool {
-        let Ok(entry) = super::descriptor::poll_entry(self.set().as_raw_fd(), PollFlags::IN) else { return false };
+        let Ok(entry) = super::descriptor::poll_entry(self.set().as_raw_fd(), PollFlags::IN) else {
+            return false;
+        };
         super::descriptor::poll_now(&mut [entry]).is_ok_and(|ready| ready > 0)
     }
 

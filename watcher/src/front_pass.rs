@@ -1,0 +1,39 @@
+//! One look at a front, and where what it found goes.
+
+use handle_watcher_wire::{Mode, Signals};
+
+use crate::events::{Events, ready_event};
+use crate::rows::{Reference, Row};
+use crate::state::{Delivery, Outcome, State};
+
+/// One look at a front: where its events go.
+#[derive(Debug)]
+pub(crate) struct FrontPass<'a> {
+    pub(crate) events: &'a mut Events,
+    /// What had no room, and has to be posted to the port's queue.
+    pub(crate) spilled: Vec<Reference>,
+    /// Some entry was changed between silent and level-triggered, which makes the kernel report it once more.
+    pub(crate) has_turned: bool,
+    /// Only such repeated reports are wanted: what Level watches hold was told in the pass before.
+    pub(crate) is_second: bool,
+}
+
+impl FrontPass<'_> {
+    /// Gives true if the row's entry has to be turned.
+    pub(crate) fn deliver(&mut self, row: &Row, reference: Reference, state: State, ready: Signals) -> bool {
+        let is_level = state.mode() == Mode::Level;
+        if self.is_second && is_level && !state.is_told() {
+            return false;
+        }
+        if self.events.has_room() {
+            if let Delivery::Now { satisfied, turned } = row.state.deliver(reference.generation, ready) {
+                self.events.push(ready_event(row, reference, satisfied));
+                return turned;
+            }
+        } else if !is_level && row.state.fire(reference.generation, ready) == Outcome::Queue {
+            // The kernel reports a level-triggered entry again; any other would be lost.
+            self.spilled.push(reference);
+        }
+        false
+    }
+}

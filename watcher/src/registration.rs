@@ -1,0 +1,202 @@
+//! Keeping the kernel's entries in line with the rows: registering, moving between back and front, leaving.
+//!
+//! The other half of the wait set. Everything here happens under the lock of the number's node.
+
+use std::os::fd::RawFd;
+
+use handle_watcher_wire::{Code, Mode, Signals};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+
+use crate::front::Front;
+use crate::kernel_flags::to_flags;
+use crate::nodes::Node;
+use crate::rows::{Reference, Row};
+use crate::state::State;
+use crate::wait_set::{Ended, SEQUENCE_BITS, SEQUENCE_MASK, WaitSet, armed_wish, is_gone, is_served_by};
+
+impl WaitSet {
+    /// Adds to the new set first, then takes it out of the old; that this succeeds proves that the number still means
+    /// our file, so what was added was our file too. A failure undoes the move and ends the rows.
+    pub(crate) fn move_to_front(
+        &self,
+        number: RawFd,
+        node: &mut Node,
+        row: &Row,
+        reference: Reference,
+        front: &Front,
+        ended: &mut Ended,
+    ) {
+        row.state.set_in_front(reference.generation, true);
+        let added = self.register_front(number, node, front);
+        if let Err(errno) = added {
+            row.state.set_in_front(reference.generation, false);
+            row.set_front_sequence(0);
+            if matches!(errno, Errno::NOENT | Errno::BADF) {
+                self.end_rows(node, Code::NotFound, ended);
+            } else {
+                // The kernel has no room for a second entry: the back goes on serving it.
+                self.apply(number, node, row, ended);
+            }
+            return;
+        }
+        if is_gone(self.leave_back(number, node)) {
+            // Whatever was added is not ours; if the number is closed by now there is nothing to take out.
+            let _: Result<(), Errno> = front.delete(number);
+            self.end_rows(node, Code::NotFound, ended);
+        }
+    }
+
+    pub(crate) fn move_to_back(
+        &self,
+        number: RawFd,
+        node: &mut Node,
+        row: &Row,
+        reference: Reference,
+        ended: &mut Ended,
+    ) {
+        let Some(front) = self.front_of(row) else { return };
+        row.state.set_in_front(reference.generation, false);
+        row.set_front_sequence(0);
+        let added = self.register_back(number, node);
+        if is_gone(added) || is_gone(self.register_front(number, node, &front)) {
+            self.unregister_back(number, node);
+            self.end_rows(node, Code::NotFound, ended);
+        } else if added.is_err() {
+            row.state.set_in_front(reference.generation, true);
+            // It was served there a moment ago; a failure now shows at the next operation on the number.
+            let _: Result<(), Errno> = self.register_front(number, node, &front);
+        }
+    }
+
+    /// After a row was taken to the front: the back's entry shrinks to the others, or goes.
+    pub(crate) fn leave_back(&self, number: RawFd, node: &mut Node) -> Result<(), Errno> {
+        let mut is_needed = false;
+        self.visit(node, |_, row| is_needed |= !row.state.load().is_in_front());
+        if is_needed {
+            return self.register_back(number, node);
+        }
+        if !node.is_registered {
+            return Ok(());
+        }
+        node.is_registered = false;
+        node.is_persistent = false;
+        node.wished = Signals::empty();
+        self.back.delete(number)
+    }
+
+    /// Tells the kernel what the row's entry has to ask for now; if the number is no longer the file we know, ends
+    /// every row of it.
+    pub(crate) fn apply(&self, number: RawFd, node: &mut Node, row: &Row, ended: &mut Ended) {
+        let result = if row.state.load().is_in_front() {
+            self.front_of(row).map_or(Ok(()), |front| self.register_front(number, node, &front))
+        } else {
+            self.register_back(number, node)
+        };
+        if let Err(errno) = result {
+            let code =
+                if matches!(errno, Errno::NOENT | Errno::BADF) { Code::NotFound } else { Code::Internal };
+            self.unregister_back(number, node);
+            self.end_rows(node, code, ended);
+        }
+    }
+
+    /// Before a row joins others: asks the kernel whether the number is still the file they were added for. If not,
+    /// it was closed behind our back: ends them.
+    pub(crate) fn prove(&self, number: RawFd, node: &mut Node, ended: &mut Ended) {
+        let result = if node.is_registered {
+            self.register_back(number, node)
+        } else {
+            let front = self.front_of(self.rows.row(node.rows.head()));
+            front.map_or(Ok(()), |front| self.register_front(number, node, &front))
+        };
+        if is_gone(result) {
+            self.end_rows(node, Code::NotFound, ended);
+        }
+    }
+
+    /// After a row left: its entry goes with the last one it served, or shrinks.
+    pub(crate) fn forget(&self, number: RawFd, node: &mut Node, row: &Row, before: State, ended: &mut Ended) {
+        let result = if before.is_in_front() {
+            self.front_of(row).map_or(Ok(()), |front| self.register_front(number, node, &front))
+        } else if node.rows.is_empty() {
+            self.unregister_back(number, node);
+            Ok(())
+        } else {
+            self.leave_back(number, node)
+        };
+        if is_gone(result) && !node.rows.is_empty() {
+            self.unregister_back(number, node);
+            self.end_rows(node, Code::NotFound, ended);
+        }
+    }
+
+    /// Brings the back's entry in line with the rows the back serves. There must be one. The node keeps its old values
+    /// on an error.
+    pub(crate) fn register_back(&self, number: RawFd, node: &mut Node) -> Result<(), Errno> {
+        let (mut union, mut is_persistent) = (Signals::empty(), false);
+        self.visit(node, |_, row| {
+            let state = row.state.load();
+            if !state.is_in_front() {
+                union |= armed_wish(state);
+                is_persistent |= state.mode() != Mode::Once;
+            }
+        });
+        let sequence = (node.sequence + 1) & SEQUENCE_MASK;
+        let token = u64::from(number.cast_unsigned()) << SEQUENCE_BITS | sequence;
+        let trigger = if is_persistent { EventFlags::ET } else { EventFlags::ONESHOT };
+        let flags = to_flags(union) | trigger;
+        if node.is_registered {
+            self.back.modify(number, flags, token)?;
+        } else {
+            match self.back.add(number, flags, token) {
+                // The same file was watched under this number, closed and duplicated back: its entry lived on.
+                Err(Errno::EXIST) => self.back.modify(number, flags, token)?,
+                other => other?,
+            }
+        }
+        node.sequence = sequence;
+        node.wished = union;
+        node.is_persistent = is_persistent;
+        node.is_registered = true;
+        Ok(())
+    }
+
+    pub(crate) fn unregister_back(&self, number: RawFd, node: &mut Node) {
+        if node.is_registered {
+            // A failure means that the number was closed already, and the kernel's entry with it.
+            let _: Result<(), Errno> = self.back.delete(number);
+        }
+        node.is_registered = false;
+        node.is_persistent = false;
+        node.wished = Signals::empty();
+    }
+
+    /// Brings a front's entry in line with the rows it serves; takes it out with the last of them.
+    pub(crate) fn register_front(&self, number: RawFd, node: &Node, front: &Front) -> Result<(), Errno> {
+        let (mut union, mut mode, mut is_new) = (Signals::empty(), None, true);
+        let mut is_silent = true;
+        self.visit(node, |_, row| {
+            let state = row.state.load();
+            if is_served_by(row, state, front) {
+                union |= armed_wish(state);
+                mode = Some(state.mode());
+                is_new &= row.front_sequence() == 0;
+                is_silent &= state.is_told();
+            }
+        });
+        let trigger = match mode {
+            None => return front.delete(number),
+            Some(Mode::Once) => EventFlags::ONESHOT,
+            Some(Mode::Level) if !is_silent => EventFlags::empty(),
+            Some(Mode::Edge | Mode::Level) => EventFlags::ET,
+        };
+        let sequence = front.register(number, to_flags(union) | trigger, is_new)?;
+        self.visit(node, |_, row| {
+            if is_served_by(row, row.state.load(), front) {
+                row.set_front_sequence(sequence);
+            }
+        });
+        Ok(())
+    }
+}
