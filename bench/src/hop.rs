@@ -1,6 +1,7 @@
 //! hop: the time from a write to a watched descriptor until the client has run and read it. The client writes the
 //! message to the other end itself, so there are two threads, the client and the one that watches, and never more
-//! spinners than processors. The sample includes the write and the read; arming for the next hop is outside.
+//! spinners than processors. The sample includes the write and the read; arming a watch again, where a subject has to,
+//! happens between samples.
 
 use crate::before::Before;
 use crate::catalogue::{Bench, Entry, Measure};
@@ -96,6 +97,8 @@ fn peers() -> Vec<Entry> {
 mod tasks {
     use super::*;
     use async_io::Async;
+    use futures_lite::future::{block_on, poll_once};
+    use std::pin::pin;
 
     /// async-io's own thread polls; the client parks.
     pub(super) fn async_io_thread(placement: &Placement) -> Result<Box<dyn Subject>> {
@@ -110,31 +113,32 @@ mod tasks {
     }
 
     impl AsyncIoHop {
-        async fn hop(&self) -> Result<()> {
-            pair::send(&self.writing)?;
-            loop {
-                self.watched.readable().await?;
-                if pair::take(self.watched.get_ref())? == Some(Taken::Message) {
-                    return Ok(());
-                }
+        /// A descriptor is watched when async-io was asked once, so that happens before the clock starts.
+        async fn hop(&self) -> Result<Duration> {
+            let mut readable = pin!(self.watched.readable());
+            if poll_once(readable.as_mut()).await.is_some() {
+                return Err("readable before anything was written".into());
             }
+            let sent = Instant::now();
+            pair::send(&self.writing)?;
+            readable.await?;
+            while pair::take(self.watched.get_ref())? != Some(Taken::Message) {
+                self.watched.readable().await?;
+            }
+            Ok(sent.elapsed())
         }
     }
 
     impl Subject for AsyncIoHop {
         fn run(&mut self, length: Duration, recorder: &mut Recorder) -> Result<Slice> {
-            futures_lite::future::block_on(async {
+            block_on(async {
                 let stretch = Stretch::begin()?;
                 let mut count = 0;
-                loop {
-                    let sent = Instant::now();
-                    if sent - stretch.began() >= length {
-                        return stretch.end(count);
-                    }
-                    self.hop().await?;
-                    recorder.record(sent.elapsed());
+                while stretch.began().elapsed() < length {
+                    recorder.record(self.hop().await?);
                     count += 1;
                 }
+                stretch.end(count)
             })
         }
     }

@@ -8,7 +8,7 @@ use crate::sys::allocator;
 use crate::{Result, ours, pair, proc};
 use handle_watcher_client::{Client, ClientConfig, Config, Mode, Signals};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Watches that share descriptors.
 const SHARED_WATCHES: usize = 1_000_000;
@@ -16,6 +16,9 @@ const SHARED_WATCHES: usize = 1_000_000;
 const SHARED_SOCKETS: usize = 1000;
 /// Watches on a descriptor each, where the limit allows them.
 const DISTINCT_WATCHES: usize = 9000;
+
+/// A watcher that takes longer than this has lost a watch.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 const SHARED: &str = "shared descriptors";
 const UNDELIVERED: &str = "shared, all undelivered";
@@ -114,20 +117,25 @@ impl Subject for Ours {
             self.client.watch(socket, Signals::READABLE, Mode::Edge, token)?;
         }
         let watches = u64::try_from(self.watches)?;
-        settle(|| self.client.stats().watches == watches);
+        settle(|| self.client.stats().watches == watches)?;
         if self.is_ready {
             self.sockets.others.iter().try_for_each(pair::send)?;
-            settle(|| self.client.stats().undelivered == watches);
+            settle(|| self.client.stats().undelivered == watches)?;
         }
         before.report(self.watches)
     }
 }
 
-/// The watcher's side of a watch is made by the watcher thread: wait for it.
-fn settle(is_settled: impl Fn() -> bool) {
+/// The watcher's side of a watch is made by the watcher thread: waits for it, but not for ever.
+fn settle(is_settled: impl Fn() -> bool) -> Result<()> {
+    let patience_ends = Instant::now() + PATIENCE;
     while !is_settled() {
+        if Instant::now() > patience_ends {
+            return Err("the watcher thread has not caught up".into());
+        }
         std::thread::sleep(Duration::from_millis(1));
     }
+    Ok(())
 }
 
 #[cfg(feature = "peers")]

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::pin::Placement;
-use handle_watcher_client::{Client, ClientConfig, Config, Events, Watcher};
+use handle_watcher_client::{Client, ClientConfig, Config, Events, FrontPolicy, Watcher};
 use std::time::Duration;
 
 /// How long both sides of `back-spin` look before they park. A turn of the loop takes a few microseconds; the rest
@@ -21,13 +21,13 @@ pub(crate) fn watcher(placement: &Placement) -> Result<Watcher> {
 
 /// A client with a watcher of its own.
 pub(crate) fn client(placement: &Placement) -> Result<Client> {
-    Ok(Client::embedded_with(config(placement), ClientConfig::default())?)
+    Ok(Client::embedded_with(config(placement), ClientConfig { front: FrontPolicy::Off, ..ClientConfig::default() })?)
 }
 
 /// A client with a watcher of its own, both of which spin.
 pub(crate) fn spinning_client(placement: &Placement) -> Result<Client> {
     let config = Config { spin: SPIN, ..config(placement) };
-    Ok(Client::embedded_with(config, ClientConfig { spin: SPIN })?)
+    Ok(Client::embedded_with(config, ClientConfig { spin: SPIN, front: FrontPolicy::Off })?)
 }
 
 /// Waits until at least one event is there.

@@ -41,7 +41,8 @@ impl Measured {
         V2Serializer::new()
             .serialize(recorder.histogram(), &mut bytes)
             .map_err(|error| format!("a histogram does not serialize: {error}"))?;
-        if allocator::is_counting() {
+        // A slice without operations has none to share allocations over: `memory` counts bytes only.
+        if allocator::is_counting() && slice.operations > 0 {
             let Allocations { by_clients, by_others, .. } = slice.allocations;
             slice.counters.insert("allocations".to_owned(), by_clients + by_others);
             slice.counters.insert("client_allocations".to_owned(), by_clients);

@@ -85,18 +85,28 @@ impl Report {
     /// The columns at least one row has a value for.
     fn columns(&self) -> Vec<String> {
         let present: BTreeSet<&str> = self.rows.iter().flat_map(Row::names).collect();
-        let sampled = present.contains("p50_ns");
         let mut columns: Vec<&str> = Vec::new();
-        if self.measure == Measure::Rate {
-            columns.push("per_second");
+        match self.measure {
+            Measure::Latency => columns.extend(SAMPLE_COLUMNS.iter().chain(&COST_COLUMNS)),
+            Measure::Rate => {
+                columns.extend(["per_second"].iter().chain(&SAMPLE_COLUMNS).chain(&COST_COLUMNS))
+            }
+            // What decides stands first; times are not what such a bench is about.
+            Measure::Value(name) => columns.extend([name, "count"]),
         }
-        if sampled {
-            columns.extend(SAMPLE_COLUMNS);
-            columns.extend(COST_COLUMNS);
-        }
-        let hidden = ["samples", "context_switches", "cpu_ns", "count"];
-        let rest = present.iter().filter(|name| !hidden.contains(name) && !COST_COLUMNS.contains(name));
-        columns.extend(rest.filter(|name| !SAMPLE_COLUMNS.contains(name) && **name != "per_second"));
+        columns.retain(|name| present.contains(name));
+        // A count that was shared out over the operations is shown as the share.
+        let is_shared = |name: &str| present.contains(format!("{name}_per_round").as_str());
+        let is_common =
+            |name: &str| ["samples", "count", "per_second", "cpu_ns", "context_switches"].contains(&name);
+        let rest = present.iter().copied().filter(|name| {
+            !SAMPLE_COLUMNS.contains(name)
+                && !COST_COLUMNS.contains(name)
+                && !is_shared(name)
+                && !is_common(name)
+        });
+        let chosen: Vec<&str> = rest.filter(|name| !columns.contains(name)).collect();
+        columns.extend(chosen);
         columns.into_iter().map(str::to_owned).collect()
     }
 

@@ -11,13 +11,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
 
 use handle_watcher_wire::{Code, Mode, Result, Signals, Status};
-use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use crate::front::{Front, FrontPolicy};
 use crate::front_pass::FrontPass;
 use crate::heat::Heat;
-use crate::kernel_flags::{to_flags, to_signals};
+use crate::kernel_flags::to_signals;
 use crate::list::NIL;
 use crate::nodes::{Node, Nodes};
 use crate::refusal::{beyond_limit, closed_behind, gone, never_wished, paused, refusal};

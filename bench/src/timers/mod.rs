@@ -9,6 +9,8 @@
 //!
 //! A sample is one such run divided by the number of timers.
 
+#[cfg(feature = "peers")]
+mod delay_queue;
 mod ours;
 #[cfg(feature = "peers")]
 mod tasks;
@@ -43,7 +45,7 @@ pub(crate) fn bench() -> Bench {
         measure: Measure::Rate,
         // A slice is one run, however long it takes; this is about how long.
         slice: Duration::from_secs(1),
-        seconds: Duration::from_secs(5),
+        seconds: Duration::from_secs(3),
         warm_up: true,
         subjects,
     }
@@ -59,6 +61,8 @@ fn peers() -> Vec<Entry> {
         Entry::peer("async-io-cancel", |_| cancel(tasks::async_io(), TIMERS)).part(CANCEL),
         Entry::peer("tokio", |_| fire(tasks::tokio()?, TIMERS)).part(FIRE),
         Entry::peer("tokio-cancel", |_| cancel(tasks::tokio()?, TIMERS)).part(CANCEL),
+        Entry::peer("tokio-delay-queue", |_| fire(delay_queue::open()?, TIMERS)).part(FIRE),
+        Entry::peer("tokio-delay-queue-cancel", |_| cancel(delay_queue::open()?, TIMERS)).part(CANCEL),
     ]
 }
 
@@ -86,8 +90,9 @@ pub(crate) fn fewer_of_tokio(_: &Placement) -> Result<Box<dyn Subject>> {
 
 /// Something that holds many timers for one client.
 trait Timers {
-    /// Sets a timer for each deadline and returns when all are live.
-    fn set(&mut self, deadlines: &[Instant]) -> Result<()>;
+    /// Sets a timer for `first` plus each offset and returns when all are live. The bench adds up nothing before the
+    /// clock runs, so every subject makes its deadlines the way that is cheapest for it.
+    fn set(&mut self, first: Instant, offsets: &[Duration]) -> Result<()>;
 
     /// Cancels every timer and returns when none is live.
     fn cancel(&mut self) -> Result<()>;
@@ -97,16 +102,11 @@ trait Timers {
 }
 
 fn cancel(timers: impl Timers + 'static, count: usize) -> Result<Box<dyn Subject>> {
-    Ok(Box::new(Cancelling { timers, offsets: offsets(count, CANCEL_WINDOW), deadlines: Vec::new() }))
+    Ok(Box::new(Cancelling { timers, offsets: offsets(count, CANCEL_WINDOW) }))
 }
 
 fn fire(timers: impl Timers + 'static, count: usize) -> Result<Box<dyn Subject>> {
-    Ok(Box::new(Firing {
-        timers,
-        offsets: offsets(count, FIRE_WINDOW),
-        deadlines: Vec::new(),
-        lead: FIRST_LEAD,
-    }))
+    Ok(Box::new(Firing { timers, offsets: offsets(count, FIRE_WINDOW), lead: FIRST_LEAD }))
 }
 
 /// The same random offsets for every subject.
@@ -118,18 +118,17 @@ fn offsets(count: usize, window: Duration) -> Vec<Duration> {
 struct Cancelling<T> {
     timers: T,
     offsets: Vec<Duration>,
-    deadlines: Vec<Instant>,
 }
 
 impl<T: Timers> Subject for Cancelling<T> {
     fn run(&mut self, _: Duration, recorder: &mut Recorder) -> Result<Slice> {
         // A minute away at least: none may fire while this runs.
-        place(&mut self.deadlines, Instant::now() + Duration::from_secs(60), &self.offsets);
+        let first = Instant::now() + Duration::from_secs(60);
         let stretch = Stretch::begin()?;
-        self.timers.set(&self.deadlines)?;
+        self.timers.set(first, &self.offsets)?;
         let set = stretch.began().elapsed();
         self.timers.cancel()?;
-        let slice = stretch.end(u64::try_from(self.deadlines.len())?)?;
+        let slice = stretch.end(u64::try_from(self.offsets.len())?)?;
         let cancelled = slice.elapsed - set;
         finish(slice, set, cancelled, recorder)
     }
@@ -138,31 +137,23 @@ impl<T: Timers> Subject for Cancelling<T> {
 struct Firing<T> {
     timers: T,
     offsets: Vec<Duration>,
-    deadlines: Vec<Instant>,
     lead: Duration,
 }
 
 impl<T: Timers> Subject for Firing<T> {
     fn run(&mut self, _: Duration, recorder: &mut Recorder) -> Result<Slice> {
         let first = Instant::now() + self.lead;
-        place(&mut self.deadlines, first, &self.offsets);
         let stretch = Stretch::begin()?;
-        self.timers.set(&self.deadlines)?;
+        self.timers.set(first, &self.offsets)?;
         let all_set = Instant::now();
         self.timers.take_all()?;
         // Timers that were due before all were set are late by our fault; then the clock just runs on.
         let fired = first.max(all_set).elapsed();
-        let slice = stretch.end(u64::try_from(self.deadlines.len())?)?;
+        let slice = stretch.end(u64::try_from(self.offsets.len())?)?;
         let set = all_set - stretch.began();
         self.lead = set * 2 + Duration::from_millis(100);
         finish(slice, set, fired, recorder)
     }
-}
-
-/// Moves the offsets to `first`, in memory that is there already: the bench's own allocations must not count.
-fn place(deadlines: &mut Vec<Instant>, first: Instant, offsets: &[Duration]) {
-    deadlines.clear();
-    deadlines.extend(offsets.iter().map(|&offset| first + offset));
 }
 
 /// Both stretches of a run make one sample.

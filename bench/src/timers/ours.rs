@@ -2,12 +2,17 @@
 
 use super::Timers;
 use crate::pin::Placement;
+use crate::subject::nanoseconds;
 use crate::{Result, ours};
-use handle_watcher_client::{Client, ClientConfig, Config, EventKind, Events, TimerId};
-use std::time::Instant;
+use handle_watcher_client::{Client, ClientConfig, Config, Deadline, EventKind, Events, Stats, TimerId};
+use std::time::{Duration, Instant};
 
 /// Events a client takes at once.
 const BATCH: usize = 1024;
+/// The watcher sweeps cancelled timers out in bulk; it has caught up when it keeps less than a tenth of them.
+const KEPT_SHARE: usize = 10;
+/// A watcher that takes longer than this has lost a timer, and waiting for ever would hide it.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A client that may have `count` timers.
 pub(super) fn open(placement: &Placement, count: usize) -> Result<Ours> {
@@ -23,10 +28,13 @@ pub(super) struct Ours {
 }
 
 impl Ours {
-    /// Setting and cancelling may leave work to the watcher thread, which belongs to the figure: wait for it.
-    fn settle(&self, live: usize) -> Result<()> {
-        let live = u64::try_from(live)?;
-        while self.client.stats().timers_live != live {
+    /// Cancelling leaves work to the watcher thread, which belongs to the figure: waits until it is done.
+    fn settle(&self, is_done: impl Fn(&Stats) -> bool) -> Result<()> {
+        let patience_ends = Instant::now() + PATIENCE;
+        while !is_done(&self.client.stats()) {
+            if Instant::now() > patience_ends {
+                return Err(format!("the watcher thread has not caught up: {:?}", self.client.stats()).into());
+            }
             std::thread::yield_now();
         }
         Ok(())
@@ -34,19 +42,24 @@ impl Ours {
 }
 
 impl Timers for Ours {
-    fn set(&mut self, deadlines: &[Instant]) -> Result<()> {
+    fn set(&mut self, first: Instant, offsets: &[Duration]) -> Result<()> {
         self.timers.clear();
-        for (token, &deadline) in (0..).zip(deadlines) {
+        let first = Deadline::from(first).as_ns();
+        for (token, &offset) in (0..).zip(offsets) {
+            let deadline = Deadline::at_ns(first + nanoseconds(offset));
             self.timers.push(self.client.set_timer(deadline, token)?);
         }
-        self.settle(deadlines.len())
+        // The last few may still be commands in the queue: they are taken with the next thing that wakes the watcher.
+        // The queue's limit is below half a percent of the timers.
+        Ok(())
     }
 
     fn cancel(&mut self) -> Result<()> {
+        let most_kept = u64::try_from(self.timers.len() / KEPT_SHARE)?;
         for timer in self.timers.drain(..) {
             self.client.cancel_timer(timer)?;
         }
-        self.settle(0)
+        self.settle(|stats| stats.timers == 0 && stats.timers_kept <= most_kept)
     }
 
     fn take_all(&mut self) -> Result<()> {

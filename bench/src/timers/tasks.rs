@@ -9,7 +9,7 @@ use futures_util::stream::{FuturesUnordered, Stream};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 /// async-io's timers, its reactor driven by the thread that waits.
@@ -65,9 +65,9 @@ impl<D: Driver, F: Future<Output = u64>> Held<D, F> {
 }
 
 impl<D: Driver, F: Future<Output = u64>> Timers for Held<D, F> {
-    fn set(&mut self, deadlines: &[Instant]) -> Result<()> {
-        for (token, &deadline) in (0..).zip(deadlines) {
-            self.sleeping.push((self.sleep)(deadline, token));
+    fn set(&mut self, first: Instant, offsets: &[Duration]) -> Result<()> {
+        for (token, &offset) in (0..).zip(offsets) {
+            self.sleeping.push((self.sleep)(first + offset, token));
         }
         // The first poll of a timer sets it, and one pass of `FuturesUnordered` polls every new one.
         let sleeping = &mut self.sleeping;
