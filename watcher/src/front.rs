@@ -5,8 +5,8 @@
 //! whose descriptor stays the same when the inner set has to be rebuilt.
 
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -33,8 +33,9 @@ pub enum FrontPolicy {
 #[derive(Debug)]
 pub(crate) struct Front {
     port: u32,
-    /// Replaced only by the port's own thread, when closed numbers whose files live on have poisoned it.
-    inner: RwLock<Arc<Epoll>>,
+    /// Its descriptor number stays; the set behind it is replaced only by the port's own thread, when closed numbers
+    /// whose files live on have poisoned it.
+    inner: Epoll,
     is_rebuilding: AtomicBool,
     bell: EventFd,
     /// Grows with every change of a kernel entry; names the registration an event is of.
@@ -46,7 +47,7 @@ pub(crate) struct Front {
 impl Front {
     pub(crate) fn new(port: u32) -> std::io::Result<Self> {
         let bell = EventFd::new()?;
-        let inner = RwLock::new(Arc::new(Self::make_inner(&bell)?));
+        let inner = Self::make_inner(&bell)?;
         Ok(Self {
             port,
             inner,
@@ -69,8 +70,8 @@ impl Front {
     }
 
     /// The set to wait on.
-    pub(crate) fn inner(&self) -> Arc<Epoll> {
-        Arc::clone(&self.inner.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn inner(&self) -> &Epoll {
+        &self.inner
     }
 
     /// Adds (`is_new`) or modifies the entry of a number; gives the sequence its events will carry. Called under the
@@ -78,7 +79,7 @@ impl Front {
     pub(crate) fn register(&self, number: RawFd, flags: EventFlags, is_new: bool) -> Result<u32, Errno> {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let token = u64::from(number.cast_unsigned()) << SEQUENCE_BITS | u64::from(sequence);
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let inner = &self.inner;
         let result = if is_new {
             match inner.add(number, flags, token) {
                 // Watched here before under this number, closed and duplicated back: the entry lived on.
@@ -99,7 +100,7 @@ impl Front {
 
     /// Takes a number's entry out. An error means that the number no longer names the file that was added.
     pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
-        match self.inner.read().unwrap_or_else(PoisonError::into_inner).delete(number) {
+        match self.inner.delete(number) {
             Err(Errno::NOENT) if self.is_rebuilding.load(Ordering::Acquire) => Ok(()),
             other => other,
         }
@@ -125,7 +126,7 @@ impl Front {
     pub(crate) fn expose(&self) -> std::io::Result<BorrowedFd<'_>> {
         if self.outer.get().is_none() {
             let outer = Epoll::new()?;
-            outer.add_set(&self.inner(), EventFlags::IN)?;
+            outer.add_set(&self.inner, EventFlags::IN)?;
             // Only the port's own thread exposes it, so nobody was faster.
             let _: Result<(), Epoll> = self.outer.set(outer);
         }
@@ -139,16 +140,15 @@ impl Front {
     /// Puts an empty set in the place of a poisoned one. The caller carries the entries over, then calls
     /// [`rebuilt`](Self::rebuilt).
     pub(crate) fn rebuild(&self) -> std::io::Result<()> {
-        let fresh = Arc::new(Self::make_inner(&self.bell)?);
-        if let Some(outer) = self.outer.get() {
-            outer.add_set(&fresh, EventFlags::IN)?;
-        }
+        let fresh = Self::make_inner(&self.bell)?;
         self.is_rebuilding.store(true, Ordering::Release);
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        let poisoned = std::mem::replace(&mut *inner, fresh);
         if let Some(outer) = self.outer.get() {
-            // It is about to be closed anyway; taking it out first leaves no moment in which both report.
-            let _: Result<(), Errno> = outer.delete_set(&poisoned);
+            // It is about to be closed anyway; an error would mean that it is out already.
+            let _: Result<(), Errno> = outer.delete_set(&self.inner);
+        }
+        self.inner.replace(&fresh)?;
+        if let Some(outer) = self.outer.get() {
+            outer.add_set(&self.inner, EventFlags::IN)?;
         }
         Ok(())
     }

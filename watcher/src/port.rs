@@ -19,7 +19,7 @@ use crate::shared::{Shared, stopped};
 use crate::state::{ALWAYS_TOLD, Kind};
 use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
-use crate::sys::epoll::{Epoll, KernelEvents};
+use crate::sys::epoll::KernelEvents;
 use crate::wait_many::to_flags;
 use crate::wait_set::{Collected, Ended};
 
@@ -41,8 +41,8 @@ pub struct Port {
     polled: Vec<(Reference, Signals)>,
     entries: Vec<PollFd<'static>>,
     kernel_events: KernelEvents,
-    /// The front's set, once there is a front. Only this port replaces it.
-    inner: Option<Arc<Epoll>>,
+    /// The front, once there is one.
+    front: Option<Arc<Front>>,
     /// Queue and front take turns in having the first places of a batch.
     is_front_first: bool,
     /// The front's set reported the bell since the queue was settled last.
@@ -62,7 +62,7 @@ impl Port {
             polled: Vec::new(),
             entries: Vec::new(),
             kernel_events: KernelEvents::default(),
-            inner: None,
+            front: None,
             is_front_first: false,
             was_heard: false,
             stale: 0,
@@ -105,8 +105,8 @@ impl Port {
         self.control.shared().check_process()?;
         events.clear();
         self.come_back();
-        // With a front, one sleep looks at everything; without one the queue is looked at first.
-        let mut has_looked = self.front_set().is_some() && !self.control.port().looks_ready();
+        // A sleep looks at everything that is there when it begins, so an empty queue needs no look of its own.
+        let mut has_looked = !self.control.port().looks_ready();
         loop {
             if !has_looked && self.take(events)? > 0 {
                 return Ok(events.len());
@@ -181,19 +181,16 @@ impl Port {
 
     /// Sleeps until woken or until the deadline; true if it looked at the front meanwhile.
     fn sleep(&mut self, events: &mut Events, deadline: Option<Deadline>) -> bool {
-        let Some(set) = self.front_set() else {
+        if !self.has_front() {
             self.control.port().park(deadline.map(Deadline::as_ns));
             return false;
-        };
+        }
         if !self.control.port().enter_front() {
             return false;
         }
         let timeout_ns = deadline.map(|deadline| deadline.as_ns().saturating_sub(now_ns()));
-        let waited = set.wait(&mut self.kernel_events, events.room().min(FRONT_BATCH), timeout_ns);
+        self.ask_front(events.room(), timeout_ns);
         self.control.port().leave_front();
-        if let Err(errno) = waited {
-            tracing::error!(target: "handle_watcher::port", %errno, "the front could not be waited for");
-        }
         self.collect(events, false);
         if self.control.port().looks_ready() {
             self.take_queue(events, false);
@@ -204,29 +201,39 @@ impl Port {
 
     /// Looks at the front without waiting.
     fn look_at_front(&mut self, events: &mut Events) {
-        let Some(set) = self.front_set() else { return };
+        if !self.has_front() {
+            return;
+        }
         for _ in 0..FRONT_PASSES {
-            let room = events.room().min(FRONT_BATCH);
-            if room == 0 || set.wait(&mut self.kernel_events, room, Some(0)).is_err() {
+            if !events.has_room() {
                 return;
             }
-            let found = self.kernel_events.len();
+            self.ask_front(events.room(), Some(0));
+            let has_found = !self.kernel_events.is_empty();
             self.collect(events, false);
-            if found == 0 || !events.is_empty() {
+            if !has_found || !events.is_empty() {
                 return;
             }
         }
     }
 
+    /// Asks the kernel what is ready in the front, waiting for at most `timeout_ns`.
+    fn ask_front(&mut self, most: usize, timeout_ns: Option<u64>) {
+        let Some(front) = &self.front else { return };
+        if let Err(errno) = front.inner().wait(&mut self.kernel_events, most.min(FRONT_BATCH), timeout_ns) {
+            tracing::error!(target: "handle_watcher::port", %errno, "the front could not be waited for");
+        }
+    }
+
     /// Hands out what the kernel reported of the front.
     fn collect(&mut self, events: &mut Events, is_second: bool) {
-        let Some(front) = self.control.port().front().cloned() else { return };
-        let shared = Arc::clone(self.control.shared());
+        let Some(front) = &self.front else { return };
+        let shared = self.control.shared();
         let before = events.len();
         let mut pass = FrontPass { events, spilled: Vec::new(), has_turned: false, is_second };
         let mut stale = 0;
         for event in self.kernel_events.iter() {
-            match shared.waits.collect_front(&front, event, &mut pass) {
+            match shared.waits.collect_front(front, event, &mut pass) {
                 Collected::Waker => self.was_heard = true,
                 Collected::Stale => stale += 1,
                 Collected::Rows => {}
@@ -237,32 +244,22 @@ impl Port {
         if !spilled.is_empty() {
             self.control.port().post(shared.rows(), &spilled);
         }
+        self.stale = if stale == 0 { 0 } else { self.stale + stale };
         if has_turned && !is_second {
-            self.swallow_turned(events);
-        }
-        self.note_stale(stale, &front);
-    }
-
-    /// Turning an entry silent makes the kernel report it once more; that report is taken now, so that the port's
-    /// descriptor is not readable for nothing.
-    fn swallow_turned(&mut self, events: &mut Events) {
-        if let Some(set) = self.front_set()
-            && set.wait(&mut self.kernel_events, FRONT_BATCH, Some(0)).is_ok()
-        {
+            // Turning an entry silent makes the kernel report it once more; that report is taken now, so that the
+            // port's descriptor is not readable for nothing.
+            self.ask_front(FRONT_BATCH, Some(0));
             self.collect(events, true);
         }
-    }
-
-    fn note_stale(&mut self, stale: u32, front: &Front) {
-        self.stale = if stale == 0 { 0 } else { self.stale + stale };
         if self.stale >= STALE_LIMIT {
             self.stale = 0;
-            self.rebuild(front);
+            self.rebuild();
         }
     }
 
     /// Puts a fresh set in the place of a poisoned one and carries the live entries over.
-    fn rebuild(&mut self, front: &Front) {
+    fn rebuild(&mut self) {
+        let Some(front) = &self.front else { return };
         if let Err(error) = front.rebuild() {
             tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front could not be rebuilt");
             return;
@@ -280,25 +277,24 @@ impl Port {
         shared.waits.carry_over(front, &references, &mut ended);
         front.rebuilt();
         shared.post_ended(&mut ended);
-        self.inner = Some(front.inner());
         self.was_heard = true;
         tracing::debug!(target: "handle_watcher::port", carried = references.len(), "front rebuilt");
     }
 
-    /// The set to sleep in, if the port has a front.
-    fn front_set(&mut self) -> Option<Arc<Epoll>> {
-        if self.inner.is_none()
+    /// True if the port has a front by now; it then waits there.
+    fn has_front(&mut self) -> bool {
+        if self.front.is_none()
             && let Some(front) = self.control.port().front()
         {
-            self.inner = Some(front.inner());
+            self.front = Some(Arc::clone(front));
             self.kernel_events = KernelEvents::with_capacity(FRONT_BATCH);
         }
-        self.inner.clone()
+        self.front.is_some()
     }
 
     fn settle(&mut self) {
         let was_heard = std::mem::take(&mut self.was_heard);
-        if self.control.port().front().is_some_and(|front| front.is_exposed()) {
+        if self.front.as_ref().is_some_and(|front| front.is_exposed()) {
             self.control.port().settle(was_heard);
         }
     }
@@ -324,7 +320,7 @@ impl Port {
         if self.config.spin == Duration::ZERO {
             return false;
         }
-        let set = self.front_set();
+        self.has_front();
         let until = Deadline::after(self.config.spin).as_ns();
         loop {
             for _ in 0..32 {
@@ -333,7 +329,7 @@ impl Port {
                 }
                 std::hint::spin_loop();
             }
-            if set.as_ref().is_some_and(|set| set.looks_ready()) {
+            if self.front.as_ref().is_some_and(|front| front.inner().looks_ready()) {
                 return true;
             }
             if now_ns() >= until {

@@ -76,8 +76,8 @@ pub(crate) struct PortQueue {
     front: OnceLock<Arc<Front>>,
     queue: Mutex<Queue>,
     parked: Parked,
-    /// How many rows are queued; a hint that may be read without the lock.
-    undelivered: AtomicU32,
+    /// How many rows are queued, and one more once the watcher has stopped; may be read without the lock.
+    waiting: AtomicU32,
     /// How many of them are children's exits.
     exits: AtomicU32,
     delivered: Counter,
@@ -93,7 +93,7 @@ impl PortQueue {
             front: OnceLock::new(),
             queue: Mutex::default(),
             parked: Parked::new(),
-            undelivered: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
             exits: AtomicU32::new(0),
             delivered: Counter::default(),
             wakes: Counter::default(),
@@ -191,7 +191,7 @@ impl PortQueue {
         let mut queue = self.lock();
         dequeue(&mut queue, rows, reference.slot, before.is_child());
         free(&mut queue, rows, reference, before.kind());
-        self.undelivered.store(queue.undelivered(), Ordering::Release);
+        self.publish_counts(&queue);
         self.settle_bell(&mut queue, false);
     }
 
@@ -206,7 +206,7 @@ impl PortQueue {
         let state = rows.row(reference.slot).state.load();
         if state.generation() == reference.generation && !state.is_queued() {
             dequeue(&mut queue, rows, reference.slot, state.is_child());
-            self.undelivered.store(queue.undelivered(), Ordering::Release);
+            self.publish_counts(&queue);
             self.settle_bell(&mut queue, false);
         }
     }
@@ -334,8 +334,7 @@ impl PortQueue {
                 hand_out(&mut queue, rows, slot, events, away);
             }
         }
-        self.undelivered.store(queue.undelivered(), Ordering::Release);
-        self.exits.store(queue.exits.len(), Ordering::Release);
+        self.publish_counts(&queue);
         self.delivered.add((events.len() - before) as u64);
         queue.stopped && queue.undelivered() == 0
     }
@@ -350,41 +349,35 @@ impl PortQueue {
         self.exits.load(Ordering::Acquire) > 0
     }
 
-    /// Something is queued; may be out of date by the time it returns.
+    /// There is something to hand out or to tell; may be out of date by the time it returns.
     pub(crate) fn looks_ready(&self) -> bool {
-        self.undelivered.load(Ordering::Acquire) > 0
+        self.waiting.load(Ordering::SeqCst) > 0
     }
 
     /// Parks until something is posted or the deadline passes. Returns at once if something is there, or if the port
     /// has got a front to sleep in.
     pub(crate) fn park(&self, deadline_ns: Option<u64>) {
-        let queue = self.lock();
-        if queue.undelivered() > 0 || queue.stopped || self.front.get().is_some() {
-            return;
-        }
         self.parked.raise();
-        drop(queue);
-        while self.parked.is_raised() {
-            if futex::park(self.parked.word(), Parked::EXPECTED, deadline_ns) {
-                let _queue = self.lock();
-                self.parked.take();
+        if !self.looks_ready() && self.front.get().is_none() {
+            while self.parked.is_raised() && !futex::park(self.parked.word(), Parked::EXPECTED, deadline_ns) {
             }
         }
+        self.parked.lower();
     }
 
     /// The waiter is about to sleep in the front; false if something is there. Afterwards it must call
     /// [`leave_front`](Self::leave_front).
     pub(crate) fn enter_front(&self) -> bool {
-        let queue = self.lock();
-        if queue.undelivered() > 0 || queue.stopped {
+        self.parked.raise_in_front();
+        if self.looks_ready() {
+            self.parked.lower();
             return false;
         }
-        self.parked.raise_in_front();
         true
     }
 
     pub(crate) fn leave_front(&self) {
-        self.parked.take();
+        self.parked.lower();
     }
 
     pub(crate) fn stats(&self) -> ClientStats {
@@ -401,9 +394,7 @@ impl PortQueue {
 
     /// Lets go of the queue and wakes whoever waits for it.
     fn announce(&self, mut queue: MutexGuard<'_, Queue>) {
-        self.undelivered.store(queue.undelivered(), Ordering::Release);
-        self.exits.store(queue.exits.len(), Ordering::Release);
-        let has_some = queue.undelivered() > 0 || queue.stopped;
+        let has_some = self.publish_counts(&queue);
         let mut sleeper = if has_some { self.parked.take() } else { Sleeper::Nobody };
         if has_some && queue.is_exposed {
             // Under the lock: who settles must know of every ring.
@@ -412,6 +403,14 @@ impl PortQueue {
         }
         drop(queue);
         self.wake(sleeper);
+    }
+
+    /// Tells those who look without the lock how much there is; true if there is anything.
+    fn publish_counts(&self, queue: &Queue) -> bool {
+        let waiting = queue.undelivered() + u32::from(queue.stopped);
+        self.waiting.store(waiting, Ordering::SeqCst);
+        self.exits.store(queue.exits.len(), Ordering::Release);
+        waiting > 0
     }
 
     fn wake(&self, sleeper: Sleeper) {

@@ -36,7 +36,7 @@ impl WaitSet {
                 self.end_rows(node, Code::NotFound, ended);
             } else {
                 // The kernel has no room for a second entry: the back goes on serving it.
-                self.apply(number, node, row, ended);
+                self.apply(number, node, row, None, ended);
             }
             return;
         }
@@ -87,9 +87,21 @@ impl WaitSet {
 
     /// Tells the kernel what the row's entry has to ask for now; if the number is no longer the file we know, ends
     /// every row of it.
-    pub(crate) fn apply(&self, number: RawFd, node: &mut Node, row: &Row, ended: &mut Ended) {
+    ///
+    /// `own` is the caller's front, which a row in front is served by if the caller owns it.
+    pub(crate) fn apply(
+        &self,
+        number: RawFd,
+        node: &mut Node,
+        row: &Row,
+        own: Option<&Front>,
+        ended: &mut Ended,
+    ) {
         let result = if row.state.load().is_in_front() {
-            self.front_of(row).map_or(Ok(()), |front| self.register_front(number, node, &front))
+            match own {
+                Some(front) => self.register_front(number, node, front),
+                None => self.front_of(row).map_or(Ok(()), |front| self.register_front(number, node, &front)),
+            }
         } else {
             self.register_back(number, node)
         };

@@ -65,6 +65,13 @@ impl Row {
         &self.number
     }
 
+    /// Sets the deadline of a watch and gives the one it had. Under the node's lock.
+    pub(crate) fn swap_deadline(&self, deadline_ns: u64) -> u64 {
+        let before = self.deadline_ns.load(Ordering::Relaxed);
+        self.deadline_ns.store(deadline_ns, Ordering::Relaxed);
+        before
+    }
+
     /// What a paused watch wished for.
     pub(crate) fn remembered(&self) -> Signals {
         Signals::from_bits_truncate(u8::try_from(self.extra.load(Ordering::Relaxed) & 0xff).unwrap_or(0))

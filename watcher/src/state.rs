@@ -453,6 +453,9 @@ impl StateWord {
                 return None;
             }
             let next = change(current)?;
+            if next == current {
+                return Some(current);
+            }
             match self.0.compare_exchange_weak(current.0, next.0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(current),
                 Err(seen) => current = State(seen),

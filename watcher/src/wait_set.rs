@@ -152,7 +152,7 @@ impl WaitSet {
             let is_paused = state.generation() == reference.generation && state.is_live();
             return Err(if is_paused { paused() } else { gone(reference) });
         };
-        let deadline_before = row.deadline_ns.swap(deadline_ns, Ordering::Relaxed);
+        let deadline_before = row.swap_deadline(deadline_ns);
         match self.wanted_front(row, before, home).filter(|front| self.fits(&node, front, before.mode())) {
             Some(front) if !before.is_in_front() => {
                 self.move_to_front(number, &mut node, row, reference, front, ended);
@@ -160,7 +160,7 @@ impl WaitSet {
             None if before.is_in_front() && !before.is_armed() => {
                 self.move_to_back(number, &mut node, row, reference, ended);
             }
-            _ => self.apply(number, &mut node, row, ended),
+            _ => self.apply(number, &mut node, row, home.front, ended),
         }
         if row.state.load().is_ended() {
             return Err(closed_behind(number));
@@ -193,7 +193,7 @@ impl WaitSet {
         let before = row.state.change(reference.generation, wished).ok_or_else(|| gone(reference))?;
         let mut deadline_before = NO_DEADLINE;
         if wished.is_empty() {
-            deadline_before = row.deadline_ns.swap(NO_DEADLINE, Ordering::Relaxed);
+            deadline_before = row.swap_deadline(NO_DEADLINE);
             if !before.wished().is_empty() {
                 row.remember(before.wished());
             }
@@ -207,7 +207,7 @@ impl WaitSet {
             None if before.is_in_front() && wished.is_empty() => {
                 self.move_to_back(number, &mut node, row, reference, ended);
             }
-            _ => self.apply(number, &mut node, row, ended),
+            _ => self.apply(number, &mut node, row, home.front, ended),
         }
         if row.state.load().is_ended() {
             return Err(closed_behind(number));
@@ -223,7 +223,7 @@ impl WaitSet {
         let Ok(mut node) = self.lock(number) else { return };
         let state = row.state.load();
         if state.generation() == reference.generation && state.is_armed() {
-            self.apply(number, &mut node, row, ended);
+            self.apply(number, &mut node, row, None, ended);
         }
     }
 
@@ -288,7 +288,7 @@ impl WaitSet {
                 // Disarmed rows do not sit in a front: its descriptor must not be readable for nothing.
                 self.move_to_back(number, &mut node, row, reference, ended);
             } else {
-                self.apply(number, &mut node, row, ended);
+                self.apply(number, &mut node, row, None, ended);
             }
         }
         outcome
@@ -304,7 +304,7 @@ impl WaitSet {
         if state.generation() != reference.generation || !state.is_armed() {
             return Outcome::Ignored;
         }
-        self.apply(number, &mut node, row, ended);
+        self.apply(number, &mut node, row, None, ended);
         row.state.fire(reference.generation, seen)
     }
 

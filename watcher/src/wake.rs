@@ -21,13 +21,14 @@ impl ParkedUntil {
 
     /// The watcher is about to sleep until `deadline_ns`; after this it must look at its commands once more.
     pub(crate) fn park(&self, deadline_ns: u64) {
-        self.0.store(deadline_ns.max(1), Ordering::SeqCst);
+        self.0.store(deadline_ns.max(1), Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The watcher is awake and will look at its commands before it sleeps.
+    /// The watcher is awake and will look at its commands before it sleeps. A caller that sees this late writes a wake
+    /// too many, never one too few.
     pub(crate) fn unpark(&self) {
-        self.0.store(AWAKE, Ordering::SeqCst);
+        self.0.store(AWAKE, Ordering::Release);
     }
 
     /// After a command was queued that is due at `due_ns` (0: now): true if this caller has to write the wake.
@@ -59,8 +60,10 @@ pub(crate) enum Sleeper {
     InFront,
 }
 
-/// Whether the waiter of a port is parked. Changed under the lock of the port's queue only; the word itself is what
-/// the waiter parks on.
+/// Whether the waiter of a port is parked; the word itself is what it parks on.
+///
+/// The waiter raises it and then looks at the count of what is queued once more; who posts writes the count and then
+/// takes the flag. Both orders are sequentially consistent, so one of the two sees the other.
 #[derive(Debug)]
 pub(crate) struct Parked(AtomicU32);
 
@@ -71,20 +74,27 @@ impl Parked {
         Self(AtomicU32::new(RUNNING))
     }
 
-    /// The waiter found nothing, still holds the lock, and will park after it let go.
+    /// The waiter is about to park on the word; it must look at the count once more.
     pub(crate) fn raise(&self) {
-        self.0.store(PARKED, Ordering::Relaxed);
+        self.0.swap(PARKED, Ordering::SeqCst);
     }
 
-    /// The same for a waiter that will sleep in the front.
+    /// The waiter is about to sleep in the front; it must look at the count once more.
     pub(crate) fn raise_in_front(&self) {
-        self.0.store(IN_FRONT, Ordering::Relaxed);
+        self.0.swap(IN_FRONT, Ordering::SeqCst);
     }
 
-    /// Somebody queued something and still holds the lock: says whom to wake after it let go. Merges: until the waiter
-    /// sleeps again, nobody else has to. The waiter itself lowers its flag with this when it is back.
+    /// The waiter is back, or does not sleep after all.
+    pub(crate) fn lower(&self) {
+        self.0.store(RUNNING, Ordering::Release);
+    }
+
+    /// Somebody queued something: says whom to wake. Merges: until the waiter sleeps again, nobody else has to.
     pub(crate) fn take(&self) -> Sleeper {
-        match self.0.swap(RUNNING, Ordering::Release) {
+        if self.0.load(Ordering::SeqCst) == RUNNING {
+            return Sleeper::Nobody;
+        }
+        match self.0.swap(RUNNING, Ordering::SeqCst) {
             PARKED => Sleeper::OnWord,
             IN_FRONT => Sleeper::InFront,
             _ => Sleeper::Nobody,

@@ -92,6 +92,17 @@ impl Epoll {
         epoll::delete(self.set(), inner.set())
     }
 
+    /// Puts the set of `fresh` behind this one's descriptor number; what was behind it is closed, and with it entries
+    /// that no number can take out any more.
+    pub(crate) fn replace(&self, fresh: &Self) -> std::io::Result<()> {
+        // SAFETY: both numbers are open and ours for the length of the call, and this one stays ours: it names
+        // another set from here on, never nothing.
+        match unsafe { libc::dup3(fresh.set().as_raw_fd(), self.set().as_raw_fd(), libc::O_CLOEXEC) } {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
     /// Waits until something is ready or `timeout_ns` passed (`None`: for ever), and fills `events` with at most `most`
     /// of it, never beyond its capacity. An interrupted wait returns with nothing.
     ///
