@@ -319,6 +319,7 @@ impl Control {
     }
 
     fn attach(&self, number: RawFd, options: WatchOptions, child: bool) -> Result<Reference> {
+        self.port.check_mode(options.mode)?;
         let role = Role { kind: Kind::Watch, mode: options.mode, wished: options.signals, child };
         let deadline_ns = to_deadline_ns(options.deadline);
         let start =
@@ -390,6 +391,13 @@ impl Control {
             self.shared.front(&self.port);
         }
         Shared::home(&self.port)
+    }
+
+    /// Moves a watch of the front to the back.
+    pub(crate) fn retreat(&self, reference: Reference) {
+        let mut ended = Ended::new();
+        self.shared.waits.retreat(reference, &mut ended);
+        self.shared.post_ended(&mut ended);
     }
 
     /// Moves a watch of the back to the front, if it belongs there by now.

@@ -36,6 +36,10 @@ mod list;
 #[cfg(not(loom))]
 mod nodes;
 #[cfg(not(loom))]
+mod notified_port;
+#[cfg(not(loom))]
+mod notify;
+#[cfg(not(loom))]
 mod port;
 #[cfg(not(loom))]
 mod port_queue;
@@ -77,6 +81,8 @@ pub use crate::{
     file_changes::{Change, Changes, FileChanges},
     front::FrontPolicy,
     handle_table::Refused,
+    notified_port::{Drained, NotifiedPort},
+    notify::Notify,
     port::Port,
     stats::{ClientStats, HISTOGRAM_CLASSES, Histogram, Stats},
     wait_many::{WaitEntry, wait_many},

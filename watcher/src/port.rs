@@ -70,6 +70,11 @@ impl Port {
         Ok((control, port))
     }
 
+    /// The client's control handle.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
     /// Hands out what is there, without blocking: at most what `events` has room for; what does not fit comes first
     /// the next time. Clears `events` before. Gives the number of events.
     ///

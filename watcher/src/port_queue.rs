@@ -6,11 +6,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use handle_watcher_wire::{Code, Event, EventKind, Result, Signals, Status};
+use handle_watcher_wire::{Code, Event, EventKind, Mode, Result, Signals, Status};
 
 use crate::events::{Events, event_of, ready_event};
 use crate::front::{Front, FrontPolicy};
 use crate::list::List;
+use crate::notify::Notify;
 use crate::rows::{NO_DEADLINE, Reference, Row, Rows, Start};
 use crate::state::{Kind, Outcome, State, Taken};
 use crate::stats::{ClientStats, Counter};
@@ -74,6 +75,7 @@ pub(crate) struct PortQueue {
     limits: PortLimits,
     policy: FrontPolicy,
     front: OnceLock<Arc<Front>>,
+    notifier: OnceLock<Arc<dyn Notify>>,
     queue: Mutex<Queue>,
     parked: Parked,
     /// How many rows are queued, and one more once the watcher has stopped; may be read without the lock.
@@ -82,6 +84,7 @@ pub(crate) struct PortQueue {
     exits: AtomicU32,
     delivered: Counter,
     wakes: Counter,
+    notifier_panics: Counter,
 }
 
 impl PortQueue {
@@ -91,12 +94,14 @@ impl PortQueue {
             limits,
             policy,
             front: OnceLock::new(),
+            notifier: OnceLock::new(),
             queue: Mutex::default(),
             parked: Parked::new(),
             waiting: AtomicU32::new(0),
             exits: AtomicU32::new(0),
             delivered: Counter::default(),
             wakes: Counter::default(),
+            notifier_panics: Counter::default(),
         }
     }
 
@@ -104,8 +109,37 @@ impl PortQueue {
         self.index
     }
 
+    /// Which watches the waiter serves. A port that is told by a call has no waiter.
     pub(crate) fn policy(&self) -> FrontPolicy {
-        self.policy
+        if self.notifier.get().is_some() { FrontPolicy::Off } else { self.policy }
+    }
+
+    /// # Errors
+    /// `FAILED_PRECONDITION` for a mode that this port cannot serve.
+    pub(crate) fn check_mode(&self, mode: Mode) -> Result<()> {
+        if mode == Mode::Level && self.notifier.get().is_some() {
+            return Err(Status::new(
+                Code::FailedPrecondition,
+                "a Level watch is told as long as its client comes back for more, and a port that is told by a call \
+                 never comes back; use Once or Edge",
+            ));
+        }
+        Ok(())
+    }
+
+    /// From now on nobody waits at the port; `notifier` is called instead.
+    pub(crate) fn set_notifier(&self, notifier: Arc<dyn Notify>) {
+        self.notifier.get_or_init(|| notifier);
+    }
+
+    /// Has the notifier called when something is queued next; false if something is there already.
+    pub(crate) fn arm_notifier(&self) -> bool {
+        self.parked.raise_call();
+        if self.looks_ready() {
+            self.parked.lower();
+            return false;
+        }
+        true
     }
 
     pub(crate) fn front(&self) -> Option<&Arc<Front>> {
@@ -389,6 +423,7 @@ impl PortQueue {
             undelivered: queue.undelivered().into(),
             delivered: self.delivered.get(),
             wakes: self.wakes.get(),
+            notifier_panics: self.notifier_panics.get(),
         }
     }
 
@@ -405,6 +440,16 @@ impl PortQueue {
         self.wake(sleeper);
     }
 
+    /// Runs foreign code: outside every lock, and a panic of it harms nobody else.
+    fn call_notifier(&self) {
+        let Some(notifier) = self.notifier.get() else { return };
+        let call = std::panic::AssertUnwindSafe(|| notifier.notify());
+        if std::panic::catch_unwind(call).is_err() {
+            self.notifier_panics.add_shared(1);
+            tracing::warn!(target: "handle_watcher::port", port = self.index, "a notifier panicked");
+        }
+    }
+
     /// Tells those who look without the lock how much there is; true if there is anything.
     fn publish_counts(&self, queue: &Queue) -> bool {
         let waiting = queue.undelivered() + u32::from(queue.stopped);
@@ -417,6 +462,7 @@ impl PortQueue {
         match sleeper {
             Sleeper::Nobody => return,
             Sleeper::OnWord => futex::unpark(self.parked.word()),
+            Sleeper::Called => self.call_notifier(),
             Sleeper::InFront => {
                 if self.front.get().is_some_and(|front| front.ring().is_err()) {
                     tracing::error!(target: "handle_watcher::port", port = self.index, "the bell could not be rung");

@@ -58,8 +58,10 @@ pub struct ClientStats {
     pub undelivered: u64,
     /// Events handed out.
     pub delivered: u64,
-    /// Times the watcher or another thread woke the parked waiter.
+    /// Times the watcher or another thread woke the waiter, or called the notifier.
     pub wakes: u64,
+    /// Panics of the notifier that were caught.
+    pub notifier_panics: u64,
 }
 
 /// A counter. [`add`](Self::add) is for a single writer and costs no locked instruction.

@@ -401,6 +401,17 @@ impl WaitSet {
         }
     }
 
+    /// Moves a row of a front to the back.
+    pub(crate) fn retreat(&self, reference: Reference, ended: &mut Ended) {
+        let row = self.rows.row(reference.slot);
+        let number = row.descriptor();
+        let Ok(mut node) = self.lock(number) else { return };
+        let state = row.state.load();
+        if state.generation() == reference.generation && state.is_live() && state.is_in_front() {
+            self.move_to_back(number, &mut node, row, reference, ended);
+        }
+    }
+
     /// Carries the entries of a front's rows over into its new, empty set.
     pub(crate) fn carry_over(&self, front: &Front, references: &[Reference], ended: &mut Ended) {
         for reference in references {

@@ -48,6 +48,7 @@ impl ParkedUntil {
 const RUNNING: u32 = 0;
 const PARKED: u32 = 1;
 const IN_FRONT: u32 = 2;
+const CALLED: u32 = 3;
 
 /// Where the waiter of a port sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub(crate) enum Sleeper {
     OnWord,
     /// In the port's front, which only its bell wakes.
     InFront,
+    /// Nowhere: it wants to be called.
+    Called,
 }
 
 /// Whether the waiter of a port is parked; the word itself is what it parks on.
@@ -84,6 +87,11 @@ impl Parked {
         self.0.swap(IN_FRONT, Ordering::SeqCst);
     }
 
+    /// Nobody waits; the next thing that is queued calls a notifier. The caller must look at the count once more.
+    pub(crate) fn raise_call(&self) {
+        self.0.swap(CALLED, Ordering::SeqCst);
+    }
+
     /// The waiter is back, or does not sleep after all.
     pub(crate) fn lower(&self) {
         self.0.store(RUNNING, Ordering::Release);
@@ -97,6 +105,7 @@ impl Parked {
         match self.0.swap(RUNNING, Ordering::SeqCst) {
             PARKED => Sleeper::OnWord,
             IN_FRONT => Sleeper::InFront,
+            CALLED => Sleeper::Called,
             _ => Sleeper::Nobody,
         }
     }

@@ -2,9 +2,16 @@
 
 use std::ops::Deref;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use handle_watcher::{ClientConfig, Config, Control, Deadline, Events, Port, Result, Watcher};
+use handle_watcher::{
+    ClientConfig, Config, Control, Deadline, Events, NotifiedPort, Notify, Port, Result, Watcher,
+};
+
+use crate::asynchronous::AsyncClient;
+use crate::channel::ChannelClient;
+use crate::stream::EventStream;
 
 /// One client of a watcher: registers handles and timers, and waits for their events.
 ///
@@ -29,9 +36,9 @@ use handle_watcher::{ClientConfig, Config, Control, Deadline, Events, Port, Resu
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Client {
+pub struct Client<P = Port> {
     // Dropped in this order: the port takes its watches back before the watcher stops.
-    port: Port,
+    port: P,
     control: Control,
     /// The watcher, if it is this client's own.
     _own: Option<Watcher>,
@@ -74,9 +81,37 @@ impl Client {
         Ok(Self { port, control, _own: None })
     }
 
-    /// The control handle. Clone it to register, wake or end from other threads.
-    pub fn control(&self) -> &Control {
-        &self.control
+    /// Turns the client into one that is told through a `crossbeam_channel::Receiver`, for `select!`.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` if it has a Level watch, or after a fork; the client is dropped then.
+    pub fn into_channel(self) -> Result<ChannelClient> {
+        ChannelClient::new(self)
+    }
+
+    /// Turns the client into a `Stream` of its events, for any executor.
+    ///
+    /// # Errors
+    /// As [`into_channel`](Self::into_channel).
+    pub fn into_stream(self) -> Result<EventStream> {
+        EventStream::new(self)
+    }
+
+    /// Turns the client into one whose watches and timers are awaited, under any executor.
+    ///
+    /// # Errors
+    /// As [`into_channel`](Self::into_channel).
+    pub fn into_async(self) -> Result<AsyncClient> {
+        AsyncClient::new(self)
+    }
+
+    /// Turns the client into one that calls `notifier` when events wait; see [`Port::into_notified`].
+    ///
+    /// # Errors
+    /// As [`into_channel`](Self::into_channel).
+    pub fn into_notified(self, notifier: Arc<dyn Notify>) -> Result<Client<NotifiedPort>> {
+        let port = self.port.into_notified(notifier)?;
+        Ok(Client { port, control: self.control, _own: self._own })
     }
 
     /// Waits until something can be handed out, or until `timeout` passed (`None`: for ever); see [`Port::wait`].
@@ -113,7 +148,19 @@ impl Client {
     }
 }
 
-impl Deref for Client {
+impl<P> Client<P> {
+    /// The control handle. Clone it to register, wake or end from other threads.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// The port, for what only it can do.
+    pub fn port_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+}
+
+impl<P> Deref for Client<P> {
     type Target = Control;
 
     fn deref(&self) -> &Control {

@@ -3,12 +3,18 @@
 //! A [`Client`] registers descriptors and timers with one dedicated watcher thread and reads what became ready from one
 //! port. See the README of the project for when that is the right thing, and CONTRACT.md for what is promised.
 
+mod asynchronous;
+mod channel;
 mod client;
+mod stream;
 
+pub use asynchronous::{AsyncClient, AsyncTimer, AsyncWatch, Ready};
+pub use channel::ChannelClient;
 pub use client::Client;
 pub use handle_watcher::{
     Change, Changes, ChildProcess, ClientConfig, ClientStats, Code, Config, Control, Deadline, Event,
-    EventKind, Events, FileChanges, FrontPolicy, HISTOGRAM_CLASSES, HandleId, Histogram, Mode, Port, Refused, Result,
-    Signals, SignalsState, Stats, Status, TimerId, Token, WaitEntry, WatchId, WatchOptions, Watcher,
-    wait_many,
+    EventKind, Events, FileChanges, FrontPolicy, HISTOGRAM_CLASSES, HandleId, Histogram, Mode, NotifiedPort,
+    Notify, Port, Refused, Result, Signals, SignalsState, Stats, Status, TimerId, Token, WaitEntry, WatchId,
+    WatchOptions, Watcher, wait_many,
 };
+pub use stream::EventStream;

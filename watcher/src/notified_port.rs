@@ -1,0 +1,84 @@
+//! A port that nobody waits at: it calls instead. Wakers, channels and foreign runtimes are built on it.
+
+use std::sync::Arc;
+
+use handle_watcher_wire::{Code, Mode, Result, Status};
+
+use crate::control::Control;
+use crate::events::Events;
+use crate::handle_table::Refused;
+use crate::notify::Notify;
+use crate::port::Port;
+use crate::rows::Reference;
+use crate::state::Kind;
+
+/// What one [`NotifiedPort::drain`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// How many events it handed out.
+    pub count: usize,
+    /// More wait: drain again. If false, the notifier will be called when the next one is queued.
+    pub has_more: bool,
+}
+
+/// The events of one client that is told by a call. Every watch is served by the watcher thread; Level watches are
+/// refused, because nobody comes back to be told again.
+#[derive(Debug)]
+pub struct NotifiedPort {
+    port: Port,
+}
+
+impl Port {
+    /// Turns the port into one that calls `notifier` when events wait. Call [`NotifiedPort::drain`] once to begin.
+    ///
+    /// # Errors
+    /// The port is given back with `FAILED_PRECONDITION` if it has a Level watch or after a fork.
+    #[expect(clippy::result_large_err, reason = "a port is given back by value, at most once in its life")]
+    pub fn into_notified(self, notifier: Arc<dyn Notify>) -> Result<NotifiedPort, Refused<Self>> {
+        let shared = Arc::clone(self.control().shared());
+        let queue = Arc::clone(self.control().port());
+        let (mut has_level, mut in_front) = (false, Vec::new());
+        queue.visit_rows(shared.rows(), |slot, row| {
+            let state = row.state.load();
+            has_level |= state.kind() == Kind::Watch && state.mode() == Mode::Level;
+            if state.is_in_front() {
+                in_front.push(Reference { slot, generation: state.generation() });
+            }
+            true
+        });
+        let refusal = if has_level {
+            Some(Status::new(
+                Code::FailedPrecondition,
+                "the port has a Level watch, which needs somebody who comes back for more; unwatch it first",
+            ))
+        } else {
+            shared.check_process().err()
+        };
+        if let Some(status) = refusal {
+            return Err(Refused { status, value: self });
+        }
+        queue.set_notifier(notifier);
+        for reference in in_front {
+            self.control().retreat(reference);
+        }
+        Ok(NotifiedPort { port: self })
+    }
+}
+
+impl NotifiedPort {
+    /// The client's control handle.
+    pub fn control(&self) -> &Control {
+        self.port.control()
+    }
+
+    /// Hands out what is there, at most what `events` has room for. Never blocks. May be called at any time, by the
+    /// notifier too if it owns the port.
+    ///
+    /// # Errors
+    /// As [`Port::drain`].
+    pub fn drain(&mut self, events: &mut Events) -> Result<Drained> {
+        let count = self.port.drain(events)?;
+        let has_more = !self.port.control().port().arm_notifier();
+        Ok(Drained { count, has_more })
+    }
+}
