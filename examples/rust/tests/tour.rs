@@ -1,0 +1,71 @@
+//! C1, C3, C5, C7, C9a, C10, C11c: the tour ends well, and notices each way in which its input goes wrong.
+
+mod program;
+
+use program::{Outcome, Program};
+
+const TOUR: &str = env!("CARGO_BIN_EXE_tour");
+
+/// The tour with a helper that misbehaves.
+fn misbehaving(scene: &str) -> Outcome {
+    Program::start_with(TOUR, &[], &[("HANDLE_WATCHER_TOUR_MISBEHAVE", scene)]).wait()
+}
+
+/// It ended with 1 and said that this scene is wrong, why, and that the others are right.
+#[track_caller]
+fn assert_only_wrong(outcome: &Outcome, scene: &str, why: &str) {
+    assert_eq!(outcome.status.code(), Some(1), "{}", outcome.output);
+    let wrong: Vec<&str> = outcome.output.lines().filter(|line| line.trim_start().starts_with('✗')).collect();
+    assert!(wrong.len() == 1 && wrong[0].contains(scene), "{wrong:?}\n{}", outcome.output);
+    assert!(outcome.output.contains(why), "{}", outcome.output);
+}
+
+#[test]
+fn all_is_well() {
+    let outcome = Program::start(TOUR, &[]).wait();
+    assert_eq!(outcome.status.code(), Some(0), "{}\n{}", outcome.output, outcome.errors);
+    assert_eq!(outcome.output.matches('✓').count(), 7, "{}", outcome.output);
+    assert_eq!(outcome.output.matches(" µs").count(), 10, "the table has five rows: {}", outcome.output);
+    assert!(!outcome.output.contains('\x1b'), "colours are for terminals");
+    assert_eq!(outcome.errors, "");
+}
+
+#[test]
+fn a_changed_byte_is_noticed() {
+    let outcome = misbehaving("connections");
+    // Byte 100 of message 3.
+    assert_only_wrong(&outcome, "connections", "connection 42: byte 1636 is");
+}
+
+#[test]
+fn a_lost_byte_is_noticed() {
+    assert_only_wrong(&misbehaving("terminal"), "terminal", "65535 of 65536 bytes");
+}
+
+#[test]
+fn something_nobody_expects_is_noticed() {
+    assert_only_wrong(&misbehaving("file"), "file", "one line too many");
+}
+
+#[test]
+fn a_missing_event_is_noticed() {
+    assert_only_wrong(&misbehaving("child"), "child", "an event is missing");
+}
+
+#[test]
+fn help_and_wrong_arguments() {
+    let outcome = Program::start(TOUR, &["--help"]).wait();
+    assert!(outcome.status.success() && outcome.output.contains("Usage: tour"), "{outcome:?}");
+    let outcome = Program::start(TOUR, &["north"]).wait();
+    assert!(outcome.status.code() == Some(1) && outcome.errors.contains("north"), "{outcome:?}");
+}
+
+#[test]
+fn the_log_goes_to_the_error_output() {
+    let variables =
+        [("HANDLE_WATCHER_LOG", "handle_watcher=info"), ("HANDLE_WATCHER_TOUR_MISBEHAVE", "terminal")];
+    let outcome = Program::start_with(TOUR, &[], &variables).wait();
+    assert!(outcome.errors.contains("handle_watcher::watcher"), "{}", outcome.errors);
+    assert!(!outcome.errors.contains('\x1b'), "colours are for terminals: {}", outcome.errors);
+    assert!(!outcome.output.contains("handle_watcher::watcher"), "{}", outcome.output);
+}
