@@ -240,8 +240,8 @@ impl Control {
         Ok(())
     }
 
-    /// Makes the current or the next wait return with one `Wake` event. Calls before that event is handed out are
-    /// merged into it and counted.
+    /// Makes the current or the next wait return with one `Wake` event, whose token is 0 and means nothing. Calls
+    /// before that event is handed out are merged into it and counted.
     ///
     /// # Errors
     /// `UNAVAILABLE` after the client was dropped; `FAILED_PRECONDITION` after a fork.

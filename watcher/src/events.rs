@@ -71,6 +71,13 @@ impl Events {
         self.events.clear();
     }
 
+    /// Takes back the events that `keep` does not want; gives how many.
+    pub(crate) fn retain(&mut self, keep: impl FnMut(&Event) -> bool) -> usize {
+        let before = self.events.len();
+        self.events.retain(keep);
+        before - self.events.len()
+    }
+
     pub(crate) fn has_room(&self) -> bool {
         self.room() > 0
     }

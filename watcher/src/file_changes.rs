@@ -28,7 +28,9 @@ bitflags::bitflags! {
         const CREATED = 8;
         /// In a directory: an entry went, by removal or by a move.
         const REMOVED = 16;
-        /// The file or directory itself was moved or removed, or its file system was unmounted. Always told.
+        /// The file or directory itself was moved or removed, or its file system was unmounted. Always told; for a
+        /// file that was removed while somebody holds it open only when that one closes it, as the kernel has it.
+        /// Until then its link count has fallen to zero, which [`ATTRIBUTES`](Self::ATTRIBUTES) tells.
         const GONE = 32;
         /// The kernel's queue ran over and changes were lost: look at everything again. Always told.
         const LOST = 64;

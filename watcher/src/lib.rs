@@ -69,6 +69,8 @@ mod wait_many;
 mod wait_set;
 mod wake;
 #[cfg(not(loom))]
+mod watched;
+#[cfg(not(loom))]
 mod watcher;
 
 #[cfg(not(loom))]
@@ -86,6 +88,7 @@ pub use crate::{
     port::Port,
     stats::{ClientStats, HISTOGRAM_CLASSES, Histogram, Stats},
     wait_many::{WaitEntry, wait_many},
+    watched::Watched,
     watcher::Watcher,
 };
 pub use handle_watcher_wire::{

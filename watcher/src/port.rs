@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handle_watcher_wire::{Code, Mode, Result, Signals, Status};
+use handle_watcher_wire::{Code, EventKind, Mode, Result, Signals, Status, WatchId};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::config::ClientConfig;
@@ -97,8 +97,8 @@ impl Port {
         match timeout {
             // No clock is read where none is needed.
             Some(Duration::ZERO) => self.drain(events),
-            Some(timeout) => self.wait_until(events, Some(Deadline::after(timeout))),
-            None => self.wait_until(events, None),
+            Some(timeout) => self.wait_for(events, Some(Deadline::after(timeout))),
+            None => self.wait_for(events, None),
         }
     }
 
@@ -106,7 +106,11 @@ impl Port {
     ///
     /// # Errors
     /// As [`drain`](Self::drain).
-    pub fn wait_until(&mut self, events: &mut Events, deadline: Option<Deadline>) -> Result<usize> {
+    pub fn wait_until(&mut self, events: &mut Events, deadline: impl Into<Deadline>) -> Result<usize> {
+        self.wait_for(events, Some(deadline.into()))
+    }
+
+    fn wait_for(&mut self, events: &mut Events, deadline: Option<Deadline>) -> Result<usize> {
         self.control.shared().check_process()?;
         events.clear();
         self.come_back();
@@ -170,9 +174,10 @@ impl Port {
             self.look_at_front(events);
             is_finished
         };
-        if events.is_empty() && self.control.port().has_exits() {
-            // Nothing else is there: what data a child left is looked for before its exit is told.
-            let with_exits = !self.fire_waiting_data();
+        if self.control.port().has_exits() && events.has_room() {
+            // What data a child left is looked for, and told, before its exit is.
+            let has_data = events.iter().any(|event| event.satisfied.contains(Signals::READABLE));
+            let with_exits = !has_data && !self.fire_waiting_data();
             self.take_queue(events, with_exits);
         }
         self.settle();
@@ -181,7 +186,43 @@ impl Port {
 
     fn take_queue(&mut self, events: &mut Events, with_exits: bool) -> bool {
         let rows = self.control.shared().rows();
-        self.control.port().take(rows, events, with_exits, &mut self.away)
+        let away_before = self.away.len();
+        let is_finished = self.control.port().take(rows, events, with_exits, &mut self.away);
+        if self.away.len() > away_before {
+            self.take_back_passed(events, away_before);
+        }
+        is_finished
+    }
+
+    /// A condition that was consumed while its Level event was queued is not told: what the back handed out from
+    /// `first` on is looked at with one poll(2), and what has passed is taken back.
+    fn take_back_passed(&mut self, events: &mut Events, first: usize) {
+        let rows = self.control.shared().rows();
+        self.entries.clear();
+        for reference in &self.away[first..] {
+            let row = rows.row(reference.slot);
+            let asked = to_flags(row.state.load().wished());
+            match descriptor::poll_entry(row.descriptor(), asked) {
+                Ok(entry) => self.entries.push(entry),
+                Err(_) => return,
+            }
+        }
+        if descriptor::poll_now(&mut self.entries).is_err() {
+            return;
+        }
+        for place in (0..self.entries.len()).rev() {
+            if !self.entries[place].revents().is_empty() {
+                continue;
+            }
+            let reference = self.away.remove(first + place);
+            let watch = WatchId::new(reference.slot, reference.generation);
+            let count = events.retain(|event| event.watch != watch || event.kind != EventKind::Ready);
+            self.control.port().count_taken_back(count);
+            let missed = rows.row(reference.slot).state.come_back(reference.generation);
+            if missed.is_some_and(|missed| !missed.is_empty()) {
+                self.control.refresh(reference);
+            }
+        }
     }
 
     /// Sleeps until woken or until the deadline; true if it looked at the front meanwhile.
@@ -245,7 +286,7 @@ impl Port {
             }
         }
         let FrontPass { spilled, has_turned, .. } = pass;
-        self.control.port().count_delivered(events.len() - before);
+        self.control.port().count_from_front(events.len() - before);
         if !spilled.is_empty() {
             self.control.port().post(shared.rows(), &spilled);
         }
@@ -367,9 +408,11 @@ impl Port {
         }
         let looked = descriptor::poll_now(&mut self.entries);
         for (entry, &(reference, wished)) in self.entries.iter().zip(&self.polled) {
-            // What nobody asked for was told once and stays silent until something asked for appears.
+            // What nobody asked for is told once and stays silent until something asked for appears.
+            let is_told = rows.row(reference.slot).state.load().is_told();
             let asked = to_flags(wished) | PollFlags::NVAL;
-            if looked.is_err() || entry.revents().intersects(asked) {
+            let wanted = if is_told { asked } else { asked | PollFlags::HUP | PollFlags::ERR };
+            if looked.is_err() || entry.revents().intersects(wanted) {
                 self.control.refresh(reference);
             }
         }

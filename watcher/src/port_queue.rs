@@ -15,12 +15,13 @@ use crate::notify::Notify;
 use crate::rows::{NO_DEADLINE, Reference, Row, Rows, Start};
 use crate::state::{Kind, Outcome, State, Taken};
 use crate::stats::{ClientStats, Counter};
+use crate::sys::clock::now_ns;
 use crate::sys::futex;
 use crate::timers::Entry;
 use crate::wake::{Parked, Sleeper};
 
-/// How many hand-outs may pass a child's exit before it is handed out among other events.
-const CHILD_HOLD_LIMIT: u32 = 64;
+/// How long a child's exit is held back at most while data that may have been there before it is still being read.
+const CHILD_HOLD_NS: u64 = 1_000_000_000;
 
 /// How many rows of a client are looked at for data that was there before a child's exit.
 pub(crate) const CHILD_SCAN_LIMIT: usize = 1024;
@@ -42,8 +43,8 @@ struct Queue {
     rows: List,
     watches: u32,
     timers: u32,
-    /// How many hand-outs passed the oldest exit.
-    held: u32,
+    /// When the exits that wait are handed out at the latest; 0 if none waits.
+    held_until_ns: u64,
     /// Why no new row is taken any more.
     refusal: Option<&'static str>,
     /// The watcher has stopped: nothing more will come.
@@ -57,6 +58,23 @@ struct Queue {
 impl Queue {
     fn undelivered(&self) -> u32 {
         self.ready.len() + self.exits.len()
+    }
+
+    /// True if the exits that wait may be handed out.
+    fn may_exit(&mut self, is_free: bool) -> bool {
+        if self.exits.is_empty() {
+            self.held_until_ns = 0;
+            return false;
+        }
+        let now = now_ns();
+        if self.held_until_ns == 0 {
+            self.held_until_ns = now.saturating_add(CHILD_HOLD_NS);
+        }
+        let may = is_free || now >= self.held_until_ns;
+        if may {
+            self.held_until_ns = 0;
+        }
+        may
     }
 
     fn count_of(&mut self, kind: Kind) -> Option<&mut u32> {
@@ -83,6 +101,7 @@ pub(crate) struct PortQueue {
     /// How many of them are children's exits.
     exits: AtomicU32,
     delivered: Counter,
+    from_front: Counter,
     wakes: Counter,
     notifier_panics: Counter,
 }
@@ -100,6 +119,7 @@ impl PortQueue {
             waiting: AtomicU32::new(0),
             exits: AtomicU32::new(0),
             delivered: Counter::default(),
+            from_front: Counter::default(),
             wakes: Counter::default(),
             notifier_panics: Counter::default(),
         }
@@ -342,7 +362,7 @@ impl PortQueue {
     }
 
     /// Hands out what is queued, as much as `events` has room for; children's exits only if `with_exits`, or once they
-    /// were passed over too often. True if nothing is left and nothing will come.
+    /// were held back too long. True if nothing is left and nothing will come.
     pub(crate) fn take(
         &self,
         rows: &Rows,
@@ -358,10 +378,7 @@ impl PortQueue {
             queue.ready.remove(rows, slot, Row::queue_links);
             hand_out(&mut queue, rows, slot, events, away);
         }
-        let passes = queue.held;
-        queue.held = if queue.exits.is_empty() { 0 } else { passes + 1 };
-        if with_exits || passes >= CHILD_HOLD_LIMIT {
-            queue.held = 0;
+        if queue.may_exit(with_exits) {
             while events.has_room() && !queue.exits.is_empty() {
                 let slot = queue.exits.head();
                 queue.exits.remove(rows, slot, Row::queue_links);
@@ -374,8 +391,14 @@ impl PortQueue {
     }
 
     /// Counts events that the front handed out.
-    pub(crate) fn count_delivered(&self, count: usize) {
+    pub(crate) fn count_from_front(&self, count: usize) {
         self.delivered.add(count as u64);
+        self.from_front.add(count as u64);
+    }
+
+    /// Counts events that were taken back before they were handed out.
+    pub(crate) fn count_taken_back(&self, count: usize) {
+        self.delivered.set(self.delivered.get() - count as u64);
     }
 
     /// A child's exit is queued; may be out of date by the time it returns.
@@ -422,6 +445,7 @@ impl PortQueue {
             handles: 0,
             undelivered: queue.undelivered().into(),
             delivered: self.delivered.get(),
+            from_front: self.from_front.get(),
             wakes: self.wakes.get(),
             notifier_panics: self.notifier_panics.get(),
         }

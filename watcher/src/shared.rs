@@ -292,6 +292,7 @@ impl Shared {
             stats.timers += client.timers;
             stats.undelivered += client.undelivered;
             stats.client_wakes += client.wakes;
+            stats.from_fronts += client.from_front;
         }
         stats
     }

@@ -41,8 +41,8 @@ const KIND_TIMER: u64 = 1 << 22;
 const KIND_WAKE: u64 = 1 << 23;
 /// The port's front serves the row, not the back. Changed only under the lock of the descriptor's node.
 const FRONT: u64 = 1 << 24;
-/// A Level row in the front was told of a hang-up or an error that nobody asked for. Cleared when something asked for
-/// comes, and by change.
+/// A Level row was told of a hang-up or an error that nobody asked for, and stays silent until something asked for
+/// comes, which clears it, as a change does.
 const TOLD: u64 = 1 << 25;
 
 /// Told whether asked for or not; nobody can consume them (contract C2, C6).
@@ -136,6 +136,24 @@ impl State {
 
     fn with_pending(self, signals: Signals) -> Self {
         self.with_signals_at(PENDING_SHIFT, signals)
+    }
+
+    /// What of `ready` this row is to be told, and the row after it. Nothing if it is not armed, if nothing of it was
+    /// asked for or is always told, or if a Level row was told already of what nobody can consume (contract C6).
+    fn hit(self, ready: Signals) -> Option<(Signals, Self)> {
+        let hit = ready & (self.wished() | ALWAYS_TOLD);
+        let is_level = self.mode() == Mode::Level;
+        let is_asked = hit.intersects(self.wished());
+        if !self.has(ARMED) || hit.is_empty() || (is_level && !is_asked && self.has(TOLD)) {
+            return None;
+        }
+        let fired = match self.mode() {
+            Mode::Once => self.without(ARMED),
+            Mode::Edge => self,
+            Mode::Level if is_asked => self.without(TOLD),
+            Mode::Level => self.with(TOLD),
+        };
+        Some((hit, fired))
     }
 
     fn code(self) -> Code {
@@ -297,12 +315,10 @@ impl StateWord {
     pub(crate) fn fire(&self, generation: u32, ready: Signals) -> Outcome {
         let mut outcome = Outcome::Ignored;
         self.update(generation, |state| {
-            let hit = ready & (state.wished() | ALWAYS_TOLD);
-            if !state.has(ARMED) || hit.is_empty() {
+            let Some((hit, fired)) = state.hit(ready) else {
                 outcome = Outcome::Ignored;
                 return None;
-            }
-            let fired = if state.mode() == Mode::Once { state.without(ARMED) } else { state };
+            };
             let waits = state.has(QUEUED) || state.has(AWAY);
             outcome = if waits { Outcome::Merged } else { Outcome::Queue };
             let pending = if waits { state.pending() | hit } else { hit };
@@ -316,20 +332,13 @@ impl StateWord {
         let mut delivery = Delivery::Nothing;
         self.update(generation, |state| {
             delivery = Delivery::Nothing;
-            let hit = ready & (state.wished() | ALWAYS_TOLD);
-            let is_level = state.mode() == Mode::Level;
-            let is_asked = hit.intersects(state.wished());
-            if !state.has(ARMED) || hit.is_empty() || (is_level && !is_asked && state.has(TOLD)) {
-                return None;
-            }
-            let fired = if state.mode() == Mode::Once { state.without(ARMED) } else { state };
+            let (hit, fired) = state.hit(ready)?;
             if state.has(QUEUED) {
                 delivery = Delivery::Merged;
                 return Some(fired.with_pending(state.pending() | hit));
             }
-            let told = is_level && !is_asked;
-            delivery = Delivery::Now { satisfied: hit, turned: told != state.has(TOLD) };
-            Some(if told { fired.with(TOLD) } else { fired.without(TOLD) })
+            delivery = Delivery::Now { satisfied: hit, turned: fired.has(TOLD) != state.has(TOLD) };
+            Some(fired)
         });
         delivery
     }

@@ -31,6 +31,8 @@ pub struct Stats {
     pub timers_fired: u64,
     /// Timers and deadlines the watcher keeps, cancelled ones it has not swept yet included.
     pub timers_kept: u64,
+    /// Events that clients' own fronts handed out, which the watcher never saw.
+    pub from_fronts: u64,
     /// Events that wait in ports now.
     pub undelivered: u64,
     /// Clients now.
@@ -58,6 +60,8 @@ pub struct ClientStats {
     pub undelivered: u64,
     /// Events handed out.
     pub delivered: u64,
+    /// How many of them came from the port's own front, without a hop.
+    pub from_front: u64,
     /// Times the watcher or another thread woke the waiter, or called the notifier.
     pub wakes: u64,
     /// Panics of the notifier that were caught.

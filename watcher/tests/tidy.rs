@@ -32,7 +32,7 @@ const LAYERS: &[&str] = &[
     "scan",
     "shared",
     "control turn",
-    "port",
+    "port watched",
     "notified_port",
     "watcher model",
     "lib",

@@ -126,8 +126,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`Port::drain`].
-    pub fn wait_until(&mut self, events: &mut Events, deadline: Deadline) -> Result<usize> {
-        self.port.wait_until(events, Some(deadline))
+    pub fn wait_until(&mut self, events: &mut Events, deadline: impl Into<Deadline>) -> Result<usize> {
+        self.port.wait_until(events, deadline)
     }
 
     /// A descriptor for foreign event loops, readable exactly while the next [`drain`](Self::drain) would return

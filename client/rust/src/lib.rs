@@ -15,6 +15,6 @@ pub use handle_watcher::{
     Change, Changes, ChildProcess, ClientConfig, ClientStats, Code, Config, Control, Deadline, Event,
     EventKind, Events, FileChanges, FrontPolicy, HISTOGRAM_CLASSES, HandleId, Histogram, Mode, NotifiedPort,
     Notify, Port, Refused, Result, Signals, SignalsState, Stats, Status, TimerId, Token, WaitEntry, WatchId,
-    WatchOptions, Watcher, wait_many,
+    WatchOptions, Watched, Watcher, wait_many,
 };
 pub use stream::EventStream;
