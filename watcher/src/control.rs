@@ -279,6 +279,7 @@ impl Control {
             return;
         }
         self.port.refuse("the client was dropped; make a new one");
+        self.port.give_spare_back(self.shared.rows());
         while let Some(slot) = self.port.first_row() {
             let state = self.shared.rows().row(slot).state.load();
             let reference = Reference { slot, generation: state.generation() };

@@ -12,7 +12,7 @@ use crate::events::{Events, event_of, ready_event};
 use crate::front::{Front, FrontPolicy};
 use crate::list::List;
 use crate::notify::Notify;
-use crate::rows::{NO_DEADLINE, Reference, Row, Rows, Start};
+use crate::rows::{FreeSlots, NO_DEADLINE, Reference, Row, Rows, Start};
 use crate::state::{Kind, Outcome, State, Taken};
 use crate::stats::{ClientStats, Counter};
 use crate::sys::clock::now_ns;
@@ -25,6 +25,9 @@ const CHILD_HOLD_NS: u64 = 1_000_000_000;
 
 /// How many rows of a client are looked at for data that was there before a child's exit.
 pub(crate) const CHILD_SCAN_LIMIT: usize = 1024;
+
+/// How many free slots a client keeps for itself.
+const SPARE_LIMIT: u32 = 64;
 
 /// Limits of one client.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +44,8 @@ struct Queue {
     exits: List,
     /// Every row of the client.
     rows: List,
+    /// Free slots this client used before: taken again without asking anybody else.
+    spare: FreeSlots,
     watches: u32,
     timers: u32,
     /// When the exits that wait are handed out at the latest; 0 if none waits.
@@ -227,12 +232,13 @@ impl PortQueue {
                 format!("this client has {limit} of them already; end some, or raise Config::{name}"),
             ));
         }
-        let reference = rows.reserve_row(start).ok_or_else(|| {
+        let slot = queue.spare.pop(rows).or_else(|| rows.take_slot()).ok_or_else(|| {
             Status::new(
                 Code::ResourceExhausted,
                 "all rows of this watcher are taken; end some watches or timers, or raise Config::row_limit",
             )
         })?;
+        let reference = rows.reserve(slot, start);
         queue.rows.push_back(rows, reference.slot, Row::client_links);
         if let Some(count) = queue.count_of(kind) {
             *count += 1;
@@ -331,6 +337,14 @@ impl PortQueue {
     /// Refuses new rows from now on; `refusal` is what callers are told.
     pub(crate) fn refuse(&self, refusal: &'static str) {
         self.lock().refusal.get_or_insert(refusal);
+    }
+
+    /// Gives the slots back that were kept. Called when no new row is taken any more.
+    pub(crate) fn give_spare_back(&self, rows: &Rows) {
+        let mut queue = self.lock();
+        while let Some(slot) = queue.spare.pop(rows) {
+            rows.give_slot(slot);
+        }
     }
 
     /// # Errors
@@ -477,7 +491,10 @@ impl PortQueue {
     /// Tells those who look without the lock how much there is; true if there is anything.
     fn publish_counts(&self, queue: &Queue) -> bool {
         let waiting = queue.undelivered() + u32::from(queue.stopped);
-        self.waiting.store(waiting, Ordering::SeqCst);
+        // Written under the lock only, so reading it first is enough, and spares the fence where nothing changed.
+        if self.waiting.load(Ordering::Relaxed) != waiting {
+            self.waiting.store(waiting, Ordering::SeqCst);
+        }
         self.exits.store(queue.exits.len(), Ordering::Release);
         waiting > 0
     }
@@ -543,7 +560,13 @@ fn free(queue: &mut Queue, rows: &Rows, reference: Reference, kind: Kind) {
     if let Some(count) = queue.count_of(kind) {
         *count -= 1;
     }
-    rows.free_row(reference);
+    if let Some(slot) = rows.recycle(reference) {
+        if queue.spare.len() < SPARE_LIMIT && queue.refusal.is_none() {
+            queue.spare.push(rows, slot);
+        } else {
+            rows.give_slot(slot);
+        }
+    }
 }
 
 fn enqueue(queue: &mut Queue, rows: &Rows, slot: u32, child: bool) {

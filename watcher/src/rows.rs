@@ -135,28 +135,22 @@ pub(crate) struct Start {
     pub(crate) extra: u64,
 }
 
-#[derive(Debug)]
-struct Free {
-    head: u32,
-    retired: u32,
-}
-
 /// Every row of one watcher.
 #[derive(Debug)]
 pub(crate) struct Rows {
     region: Region<Row>,
     /// Stands in for slots that were never made, so that looking up a foreign number needs no branch at each use.
     nowhere: Row,
-    free: Mutex<Free>,
+    free: Mutex<FreeSlots>,
 }
 
 impl Rows {
     /// Reserves address space for `limit` rows.
-    pub(crate) fn reserve(limit: usize) -> Result<Self, rustix::io::Errno> {
+    pub(crate) fn reserve_space(limit: usize) -> Result<Self, rustix::io::Errno> {
         Ok(Self {
             region: Region::reserve(limit)?,
             nowhere: Row::new(),
-            free: Mutex::new(Free { head: NIL, retired: 0 }),
+            free: Mutex::default(),
         })
     }
 
@@ -167,50 +161,71 @@ impl Rows {
         self.region.get(index).unwrap_or(&self.nowhere)
     }
 
-    /// Takes a free row and fills it; the caller alone knows it until it publishes the state. Nothing when every
-    /// row is taken.
-    pub(crate) fn reserve_row(&self, start: &Start) -> Option<Reference> {
-        let slot = self.take_free()?;
+    /// Fills a free row; the caller alone knows it until it publishes the state.
+    pub(crate) fn reserve(&self, slot: u32, start: &Start) -> Reference {
         let row = self.row(slot);
         row.token.store(start.token, Ordering::Relaxed);
         row.deadline_ns.store(start.deadline_ns, Ordering::Relaxed);
         row.extra.store(start.extra, Ordering::Relaxed);
         row.port.store(start.port, Ordering::Relaxed);
         row.number.store(start.descriptor.cast_unsigned(), Ordering::Relaxed);
-        let generation = row.state.reserve(start.role);
-        Some(Reference { slot, generation })
+        Reference { slot, generation: row.state.reserve(start.role) }
     }
 
-    /// Gives a row back. The caller owns it alone and took it out of every list. A slot whose generation would wrap
-    /// is retired: no id of it may ever be given out twice.
-    pub(crate) fn free_row(&self, reference: Reference) {
-        let row = self.row(reference.slot);
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        match reference.generation.checked_add(1) {
-            Some(next) => {
-                row.state.recycle(next);
-                row.client_links.set_next(free.head);
-                free.head = reference.slot;
-            }
-            None => {
-                row.state.recycle(0);
-                free.retired += 1;
-            }
-        }
+    /// Makes a row free again that the caller owns alone and took out of every list. Gives its slot for the next owner;
+    /// nothing if its generation would wrap, because no id of a slot may ever be given out twice.
+    pub(crate) fn recycle(&self, reference: Reference) -> Option<u32> {
+        let next = reference.generation.checked_add(1);
+        self.row(reference.slot).state.recycle(next.unwrap_or(0));
+        next.map(|_| reference.slot)
     }
 
-    fn take_free(&self) -> Option<u32> {
+    /// A free slot. Nothing when every row is taken.
+    pub(crate) fn take_slot(&self) -> Option<u32> {
         {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            if free.head != NIL {
-                let slot = free.head;
-                free.head = self.row(slot).client_links.next();
-                self.row(slot).client_links.set_next(NIL);
+            if let Some(slot) = free.pop(self) {
                 return Some(slot);
             }
         }
         let index = self.region.push(|_| Row::new())?;
         u32::try_from(index + 1).ok()
+    }
+
+    /// Gives a slot back that nobody uses.
+    pub(crate) fn give_slot(&self, slot: u32) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(self, slot);
+    }
+}
+
+/// Slots that nobody uses, linked through the rows like a client's are. Changed only under the lock that guards it.
+#[derive(Debug, Default)]
+pub(crate) struct FreeSlots {
+    head: u32,
+    length: u32,
+}
+
+impl FreeSlots {
+    pub(crate) fn len(&self) -> u32 {
+        self.length
+    }
+
+    pub(crate) fn push(&mut self, rows: &Rows, slot: u32) {
+        rows.row(slot).client_links.set_next(self.head);
+        self.head = slot;
+        self.length += 1;
+    }
+
+    pub(crate) fn pop(&mut self, rows: &Rows) -> Option<u32> {
+        if self.head == NIL {
+            return None;
+        }
+        let slot = self.head;
+        let links = &rows.row(slot).client_links;
+        self.head = links.next();
+        links.set_next(NIL);
+        self.length -= 1;
+        Some(slot)
     }
 }
 
@@ -230,27 +245,27 @@ mod tests {
 
     #[test]
     fn a_slot_comes_back_with_another_generation() {
-        let rows = Rows::reserve(2).expect("address space");
-        let first = rows.reserve_row(&start()).expect("room");
-        rows.free_row(first);
-        let second = rows.reserve_row(&start()).expect("room");
+        let rows = Rows::reserve_space(2).expect("address space");
+        let first = rows.reserve(rows.take_slot().expect("room"), &start());
+        rows.give_slot(rows.recycle(first).expect("not wrapped"));
+        let second = rows.reserve(rows.take_slot().expect("room"), &start());
         assert_eq!(first.slot, second.slot);
         assert_ne!(first.generation, second.generation);
-        assert!(rows.reserve_row(&start()).is_some());
-        assert_eq!(rows.reserve_row(&start()), None, "the limit is an answer");
+        assert!(rows.take_slot().is_some());
+        assert_eq!(rows.take_slot(), None, "the limit is an answer");
     }
 
     #[test]
     fn a_slot_whose_generation_would_wrap_is_retired() {
-        let rows = Rows::reserve(1).expect("address space");
-        let first = rows.reserve_row(&start()).expect("room");
-        rows.free_row(Reference { slot: first.slot, generation: u32::MAX });
-        assert_eq!(rows.reserve_row(&start()), None);
+        let rows = Rows::reserve_space(1).expect("address space");
+        let slot = rows.take_slot().expect("room");
+        assert_eq!(rows.recycle(Reference { slot, generation: u32::MAX }), None);
+        assert_eq!(rows.take_slot(), None);
     }
 
     #[test]
     fn a_slot_never_made_is_nobodys() {
-        let rows = Rows::reserve(1).expect("address space");
+        let rows = Rows::reserve_space(1).expect("address space");
         for slot in [0, 1, 99, u32::MAX] {
             assert!(!rows.row(slot).state.load().is_live(), "{slot}");
         }

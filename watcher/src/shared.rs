@@ -60,7 +60,7 @@ impl Shared {
     pub(crate) fn new(config: Config) -> Result<(Self, Receiver<Command>)> {
         config.check()?;
         let birth = Birth::here().map_err(|error| unavailable("the fork marker", &error))?;
-        let rows = Rows::reserve(config.row_limit as usize).map_err(|errno| {
+        let rows = Rows::reserve_space(config.row_limit as usize).map_err(|errno| {
             let limit = config.row_limit;
             Status::new(
                 Code::ResourceExhausted,
