@@ -17,7 +17,7 @@ use crate::shared::{Command, Shared};
 use crate::state::{Kind, Outcome, Role};
 use crate::stats::{ClientStats, Stats};
 use crate::timers::Entry;
-use crate::wait_set::{Ended, Home, Wish};
+use crate::wait_set::{Ended, Wish};
 
 /// How a watch is to behave.
 #[derive(Clone, Copy, Debug)]
@@ -116,9 +116,11 @@ impl Control {
     /// `NOT_FOUND` if it is not this client's (any more); otherwise as [`watch`](Self::watch).
     pub fn watch_handle(&self, handle: HandleId, options: WatchOptions) -> Result<WatchId> {
         self.shared.check_process()?;
-        // Sending its deadline may wait for the watcher, so that comes after the table was let go of.
-        let reference = self.handles.with(handle, |number| self.attach(number, options, false))?;
-        self.start_deadline(reference, options)
+        // What can wait for the watcher or run foreign code comes after the table was let go of.
+        let mut ended = Ended::new();
+        let attached = self.handles.with(handle, |number| self.attach(number, options, false, &mut ended));
+        self.shared.post_ended(&mut ended);
+        self.start_deadline(attached?, options)
     }
 
     /// Closes a given handle: every watch on it, of this or another client, is told `Ended(CANCELLED)`, then it is
@@ -315,21 +317,29 @@ impl Control {
 
     fn add(&self, number: RawFd, options: WatchOptions, child: bool) -> Result<WatchId> {
         self.shared.check_process()?;
-        let reference = self.attach(number, options, child)?;
-        self.start_deadline(reference, options)
+        let mut ended = Ended::new();
+        let attached = self.attach(number, options, child, &mut ended);
+        self.shared.post_ended(&mut ended);
+        self.start_deadline(attached?, options)
     }
 
-    fn attach(&self, number: RawFd, options: WatchOptions, child: bool) -> Result<Reference> {
+    fn attach(
+        &self,
+        number: RawFd,
+        options: WatchOptions,
+        child: bool,
+        ended: &mut Ended,
+    ) -> Result<Reference> {
         self.port.check_mode(options.mode)?;
         let role = Role { kind: Kind::Watch, mode: options.mode, wished: options.signals, child };
         let deadline_ns = to_deadline_ns(options.deadline);
         let start =
             Start { descriptor: number, ..start(role, options.token, self.port.index(), deadline_ns) };
         let reference = self.port.reserve(self.shared.rows(), &start)?;
-        let mut ended = Ended::new();
-        let attached = self.shared.waits.attach(reference, self.home_of_new(options.mode), &mut ended);
-        self.shared.post_ended(&mut ended);
-        if let Err(status) = attached {
+        if self.port.seat().belongs_in_front(options.mode) {
+            self.shared.front(&self.port);
+        }
+        if let Err(status) = self.shared.waits.attach(reference, self.port.seat(), ended) {
             self.port.release_reserved(self.shared.rows(), reference, Kind::Watch);
             return Err(status);
         }
@@ -352,12 +362,12 @@ impl Control {
     fn arm_at(&self, watch: WatchId, deadline_ns: u64) -> Result<()> {
         let reference = self.find_watch(watch)?;
         let mut ended = Ended::new();
-        let armed = self.shared.waits.arm(reference, deadline_ns, Shared::home(&self.port), &mut ended);
+        let armed = self.shared.waits.arm(reference, deadline_ns, self.port.seat(), &mut ended);
         self.shared.post_ended(&mut ended);
         if armed? != NO_DEADLINE {
             self.shared.forget_deadline();
         }
-        if self.port.front().is_none() && self.port.policy() == FrontPolicy::Adaptive {
+        if self.port.front().is_none() && self.port.seat().policy() == FrontPolicy::Adaptive {
             let row = self.shared.rows().row(reference.slot);
             if row.heat().is_hot() {
                 // From its next re-arm on it has somewhere to go.
@@ -369,7 +379,7 @@ impl Control {
 
     fn change_found(&self, reference: Reference, wish: Wish) -> Result<()> {
         let mut ended = Ended::new();
-        let changed = self.shared.waits.change(reference, wish, Shared::home(&self.port), &mut ended);
+        let changed = self.shared.waits.change(reference, wish, self.port.seat(), &mut ended);
         self.shared.post_ended(&mut ended);
         let (before, deadline_ns) = changed?;
         if before.is_queued() {
@@ -379,19 +389,6 @@ impl Control {
             self.shared.forget_deadline();
         }
         Ok(())
-    }
-
-    /// Where a new watch may be served; makes the front if it belongs there.
-    fn home_of_new(&self, mode: Mode) -> Home<'_> {
-        let needs_front = match self.port.policy() {
-            FrontPolicy::Off => false,
-            FrontPolicy::Adaptive => mode == Mode::Level,
-            FrontPolicy::Always => true,
-        };
-        if needs_front {
-            self.shared.front(&self.port);
-        }
-        Shared::home(&self.port)
     }
 
     /// Moves a watch of the front to the back.
@@ -404,7 +401,7 @@ impl Control {
     /// Moves a watch of the back to the front, if it belongs there by now.
     pub(crate) fn rehome(&self, reference: Reference) {
         let mut ended = Ended::new();
-        self.shared.waits.rehome(reference, Shared::home(&self.port), &mut ended);
+        self.shared.waits.rehome(reference, self.port.seat(), &mut ended);
         self.shared.post_ended(&mut ended);
     }
 

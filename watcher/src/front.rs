@@ -5,9 +5,10 @@
 //! whose descriptor stays the same when the inner set has to be rebuilt.
 
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use handle_watcher_wire::Mode;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
@@ -27,6 +28,60 @@ pub enum FrontPolicy {
     Adaptive,
     /// Every watch.
     Always,
+}
+
+/// Where a client's watches may be served: its policy and its front, if it has one. Read under a node's lock, so that
+/// whoever changes it and then takes each node's lock knows that nobody acts on what it was before.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    policy: FrontPolicy,
+    /// Nobody waits at the port: whatever the policy, the back serves everything.
+    is_vacant: AtomicBool,
+    front: OnceLock<Arc<Front>>,
+}
+
+impl Seat {
+    pub(crate) fn new(policy: FrontPolicy) -> Self {
+        Self { policy, is_vacant: AtomicBool::new(false), front: OnceLock::new() }
+    }
+
+    pub(crate) fn policy(&self) -> FrontPolicy {
+        if self.is_vacant() { FrontPolicy::Off } else { self.policy }
+    }
+
+    pub(crate) fn front(&self) -> Option<&Arc<Front>> {
+        self.front.get()
+    }
+
+    /// The front it has from now on: this one, unless it has one.
+    pub(crate) fn set_front(&self, front: Arc<Front>) {
+        self.front.get_or_init(|| front);
+    }
+
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.is_vacant.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn vacate(&self) {
+        self.is_vacant.store(true, Ordering::SeqCst);
+    }
+
+    /// True if a watch of this mode belongs in the front from the start.
+    pub(crate) fn belongs_in_front(&self, mode: Mode) -> bool {
+        match self.policy() {
+            FrontPolicy::Off => {
+                let is_exposed = self.front.get().is_some_and(|front| front.is_exposed());
+                mode == Mode::Level && is_exposed && !self.is_vacant()
+            }
+            FrontPolicy::Adaptive => mode == Mode::Level,
+            FrontPolicy::Always => true,
+        }
+    }
+
+    /// The front, if a watch of this mode belongs there from the start.
+    pub(crate) fn front_from_start(&self, mode: Mode) -> Option<&Front> {
+        self.front.get().map(|front| &**front).filter(|_| self.belongs_in_front(mode))
+    }
 }
 
 /// The front of one port.

@@ -14,6 +14,8 @@ pub(crate) struct FrontPass<'a> {
     pub(crate) spilled: Vec<Reference>,
     /// Some entry was changed between silent and level-triggered, which makes the kernel report it once more.
     pub(crate) has_turned: bool,
+    /// A Level watch that was told.
+    pub(crate) last_level: Option<Reference>,
     /// Only such repeated reports are wanted: what Level watches hold was told in the pass before.
     pub(crate) is_second: bool,
 }
@@ -28,6 +30,9 @@ impl FrontPass<'_> {
         if self.events.has_room() {
             if let Delivery::Now { satisfied, turned } = row.state.deliver(reference.generation, ready) {
                 self.events.push(ready_event(row, reference, satisfied));
+                if is_level {
+                    self.last_level = Some(reference);
+                }
                 return turned;
             }
         } else if !is_level && row.state.fire(reference.generation, ready) == Outcome::Queue {

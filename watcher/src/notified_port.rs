@@ -37,12 +37,12 @@ impl Port {
     pub fn into_notified(self, notifier: Arc<dyn Notify>) -> Result<NotifiedPort, Refused<Self>> {
         let shared = Arc::clone(self.control().shared());
         let queue = Arc::clone(self.control().port());
-        let (mut has_level, mut in_front) = (false, Vec::new());
+        let (mut has_level, mut watches) = (false, Vec::new());
         queue.visit_rows(shared.rows(), |slot, row| {
             let state = row.state.load();
-            has_level |= state.kind() == Kind::Watch && state.mode() == Mode::Level;
-            if state.is_in_front() {
-                in_front.push(Reference { slot, generation: state.generation() });
+            if state.kind() == Kind::Watch {
+                has_level |= state.mode() == Mode::Level;
+                watches.push(Reference { slot, generation: state.generation() });
             }
             true
         });
@@ -58,7 +58,8 @@ impl Port {
             return Err(Refused { status, value: self });
         }
         queue.set_notifier(notifier);
-        for reference in in_front {
+        // Each one is looked at under its node's lock, after the seat was vacated: none can be left in the front.
+        for reference in watches {
             self.control().retreat(reference);
         }
         Ok(NotifiedPort { port: self })

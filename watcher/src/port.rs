@@ -27,6 +27,9 @@ use crate::wait_set::{Collected, Ended};
 const FRONT_BATCH: usize = 256;
 /// How many looks one hand-out takes while the kernel reports only what no longer means anything.
 const FRONT_PASSES: usize = 4;
+/// Each so many looks at the front, one Level watch that was ready is proved to be still of its file: one whose number was
+/// closed while its file lives on would be told for ever to a client that cannot consume it.
+const PROOF_INTERVAL: u32 = 64;
 /// So many meaningless reports in a row show that a closed number whose file lives on has poisoned the front.
 const STALE_LIMIT: u32 = 3;
 
@@ -48,6 +51,7 @@ pub struct Port {
     /// The front's set reported the bell since the queue was settled last.
     was_heard: bool,
     stale: u32,
+    front_looks: u32,
 }
 
 impl Port {
@@ -66,6 +70,7 @@ impl Port {
             is_front_first: false,
             was_heard: false,
             stale: 0,
+            front_looks: 0,
         };
         Ok((control, port))
     }
@@ -276,7 +281,8 @@ impl Port {
         let Some(front) = &self.front else { return };
         let shared = self.control.shared();
         let before = events.len();
-        let mut pass = FrontPass { events, spilled: Vec::new(), has_turned: false, is_second };
+        let mut pass =
+            FrontPass { events, spilled: Vec::new(), has_turned: false, last_level: None, is_second };
         let mut stale = 0;
         for event in self.kernel_events.iter() {
             match shared.waits.collect_front(front, event, &mut pass) {
@@ -285,7 +291,13 @@ impl Port {
                 Collected::Rows => {}
             }
         }
-        let FrontPass { spilled, has_turned, .. } = pass;
+        let FrontPass { spilled, has_turned, last_level, .. } = pass;
+        self.front_looks = self.front_looks.wrapping_add(1);
+        if self.front_looks.is_multiple_of(PROOF_INTERVAL)
+            && let Some(reference) = last_level
+        {
+            self.control.refresh(reference);
+        }
         self.control.port().count_from_front(events.len() - before);
         if !spilled.is_empty() {
             self.control.port().post(shared.rows(), &spilled);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use handle_watcher_wire::{Code, Event, EventKind, Mode, Result, Signals, Status};
 
 use crate::events::{Events, event_of, ready_event};
-use crate::front::{Front, FrontPolicy};
+use crate::front::{Front, FrontPolicy, Seat};
 use crate::list::List;
 use crate::notify::Notify;
 use crate::rows::{FreeSlots, NO_DEADLINE, Reference, Row, Rows, Start};
@@ -96,8 +96,7 @@ impl Queue {
 pub(crate) struct PortQueue {
     index: u32,
     limits: PortLimits,
-    policy: FrontPolicy,
-    front: OnceLock<Arc<Front>>,
+    seat: Seat,
     notifier: OnceLock<Arc<dyn Notify>>,
     queue: Mutex<Queue>,
     parked: Parked,
@@ -116,8 +115,7 @@ impl PortQueue {
         Self {
             index,
             limits,
-            policy,
-            front: OnceLock::new(),
+            seat: Seat::new(policy),
             notifier: OnceLock::new(),
             queue: Mutex::default(),
             parked: Parked::new(),
@@ -134,15 +132,15 @@ impl PortQueue {
         self.index
     }
 
-    /// Which watches the waiter serves. A port that is told by a call has no waiter.
-    pub(crate) fn policy(&self) -> FrontPolicy {
-        if self.notifier.get().is_some() { FrontPolicy::Off } else { self.policy }
+    /// Where this client's watches may be served.
+    pub(crate) fn seat(&self) -> &Seat {
+        &self.seat
     }
 
     /// # Errors
     /// `FAILED_PRECONDITION` for a mode that this port cannot serve.
     pub(crate) fn check_mode(&self, mode: Mode) -> Result<()> {
-        if mode == Mode::Level && self.notifier.get().is_some() {
+        if mode == Mode::Level && self.seat.is_vacant() {
             return Err(Status::new(
                 Code::FailedPrecondition,
                 "a Level watch is told as long as its client comes back for more, and a port that is told by a call \
@@ -155,6 +153,7 @@ impl PortQueue {
     /// From now on nobody waits at the port; `notifier` is called instead.
     pub(crate) fn set_notifier(&self, notifier: Arc<dyn Notify>) {
         self.notifier.get_or_init(|| notifier);
+        self.seat.vacate();
     }
 
     /// Has the notifier called when something is queued next; false if something is there already.
@@ -168,12 +167,12 @@ impl PortQueue {
     }
 
     pub(crate) fn front(&self) -> Option<&Arc<Front>> {
-        self.front.get()
+        self.seat.front()
     }
 
     /// Gives the port a front, and makes its waiter sleep there from now on.
     pub(crate) fn set_front(&self, front: Arc<Front>) {
-        self.front.get_or_init(|| front);
+        self.seat.set_front(front);
         let queue = self.lock();
         let sleeper = self.parked.take();
         drop(queue);
@@ -194,7 +193,7 @@ impl PortQueue {
     }
 
     fn settle_bell(&self, queue: &mut Queue, was_heard: bool) {
-        let Some(front) = self.front.get().filter(|_| queue.is_exposed) else { return };
+        let Some(front) = self.seat.front().filter(|_| queue.is_exposed) else { return };
         let has_some = queue.undelivered() > 0 || queue.stopped;
         if has_some && (was_heard || !queue.is_rung) {
             // An eventfd we made takes a write unless write(2) itself is forbidden; then nothing here could help.
@@ -429,7 +428,7 @@ impl PortQueue {
     /// has got a front to sleep in.
     pub(crate) fn park(&self, deadline_ns: Option<u64>) {
         self.parked.raise();
-        if !self.looks_ready() && self.front.get().is_none() {
+        if !self.looks_ready() && self.seat.front().is_none() {
             while self.parked.is_raised() && !futex::park(self.parked.word(), Parked::EXPECTED, deadline_ns) {
             }
         }
@@ -505,7 +504,7 @@ impl PortQueue {
             Sleeper::OnWord => futex::unpark(self.parked.word()),
             Sleeper::Called => self.call_notifier(),
             Sleeper::InFront => {
-                if self.front.get().is_some_and(|front| front.ring().is_err()) {
+                if self.seat.front().is_some_and(|front| front.ring().is_err()) {
                     tracing::error!(target: "handle_watcher::port", port = self.index, "the bell could not be rung");
                 }
             }

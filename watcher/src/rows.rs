@@ -147,11 +147,7 @@ pub(crate) struct Rows {
 impl Rows {
     /// Reserves address space for `limit` rows.
     pub(crate) fn reserve_space(limit: usize) -> Result<Self, rustix::io::Errno> {
-        Ok(Self {
-            region: Region::reserve(limit)?,
-            nowhere: Row::new(),
-            free: Mutex::default(),
-        })
+        Ok(Self { region: Region::reserve(limit)?, nowhere: Row::new(), free: Mutex::default() })
     }
 
     /// The row in this slot. A slot that was never made gives a row that nobody owns, whose generation 1 is free.

@@ -15,7 +15,7 @@ use crate::rows::{Reference, Rows};
 use crate::stats::{Counters, Stats};
 use crate::sys::fork::Birth;
 use crate::timers::Entry;
-use crate::wait_set::{Ended, Home, WaitSet};
+use crate::wait_set::{Ended, WaitSet};
 
 /// Cancelled deadlines are worth a wake of a sleeping watcher, to sweep them, once this many have gathered.
 const SWEEP_WAKE: u64 = 1 << 16;
@@ -259,11 +259,6 @@ impl Shared {
                 None
             }
         }
-    }
-
-    /// Where a client's watches may be served now.
-    pub(crate) fn home<'a>(port: &'a PortQueue) -> Home<'a> {
-        Home { policy: port.policy(), front: port.front().map(|front| &**front) }
     }
 
     /// Posts rows that something ended, each to its own port. Call it without any lock.

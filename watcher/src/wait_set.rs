@@ -13,7 +13,7 @@ use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
 use handle_watcher_wire::{Code, Mode, Result, Signals, Status};
 use rustix::io::Errno;
 
-use crate::front::{Front, FrontPolicy};
+use crate::front::{Front, FrontPolicy, Seat};
 use crate::front_pass::FrontPass;
 use crate::heat::Heat;
 use crate::kernel_flags::to_signals;
@@ -44,26 +44,6 @@ pub(crate) enum Wish {
     These(Signals),
     /// What it wished for before it was paused.
     Remembered,
-}
-
-/// Where a client's watches may be served.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Home<'a> {
-    pub(crate) policy: FrontPolicy,
-    pub(crate) front: Option<&'a Front>,
-}
-
-impl<'a> Home<'a> {
-    /// The front, if a watch of this mode belongs there from the start.
-    fn front_from_start(self, mode: Mode) -> Option<&'a Front> {
-        let front = self.front?;
-        let belongs = match self.policy {
-            FrontPolicy::Off => mode == Mode::Level && front.is_exposed(),
-            FrontPolicy::Adaptive => mode == Mode::Level,
-            FrontPolicy::Always => true,
-        };
-        belongs.then_some(front)
-    }
 }
 
 #[derive(Debug)]
@@ -101,7 +81,7 @@ impl WaitSet {
     }
 
     /// Publishes a reserved row and registers it with the kernel. On an error the row is the caller's to free.
-    pub(crate) fn attach(&self, reference: Reference, home: Home<'_>, ended: &mut Ended) -> Result<()> {
+    pub(crate) fn attach(&self, reference: Reference, seat: &Seat, ended: &mut Ended) -> Result<()> {
         let row = self.rows.row(reference.slot);
         let number = row.descriptor();
         let mut node = self.lock(number)?;
@@ -111,7 +91,7 @@ impl WaitSet {
         let state = row.state.load();
         // A child is told after data, which only the queue can do.
         let stays = state.wished().is_empty() || state.is_child();
-        let front = home.front_from_start(state.mode()).filter(|_| !stays);
+        let front = seat.front_from_start(state.mode()).filter(|_| !stays);
         let front = front.filter(|front| self.fits(&node, front, state.mode()));
         if !row.state.publish(reference.generation, front.is_some()) {
             return Err(Status::new(
@@ -141,7 +121,7 @@ impl WaitSet {
         &self,
         reference: Reference,
         deadline_ns: u64,
-        home: Home<'_>,
+        seat: &Seat,
         ended: &mut Ended,
     ) -> Result<u64> {
         let row = self.rows.row(reference.slot);
@@ -153,14 +133,14 @@ impl WaitSet {
             return Err(if is_paused { paused() } else { gone(reference) });
         };
         let deadline_before = row.swap_deadline(deadline_ns);
-        match self.wanted_front(row, before, home).filter(|front| self.fits(&node, front, before.mode())) {
+        match self.wanted_front(row, before, seat).filter(|front| self.fits(&node, front, before.mode())) {
             Some(front) if !before.is_in_front() => {
                 self.move_to_front(number, &mut node, row, reference, front, ended);
             }
             None if before.is_in_front() && !before.is_armed() => {
                 self.move_to_back(number, &mut node, row, reference, ended);
             }
-            _ => self.apply(number, &mut node, row, home.front, ended),
+            _ => self.apply(number, &mut node, row, seat.front().map(|front| &**front), ended),
         }
         if row.state.load().is_ended() {
             return Err(closed_behind(number));
@@ -174,7 +154,7 @@ impl WaitSet {
         &self,
         reference: Reference,
         wish: Wish,
-        home: Home<'_>,
+        seat: &Seat,
         ended: &mut Ended,
     ) -> Result<(State, u64)> {
         let row = self.rows.row(reference.slot);
@@ -198,7 +178,7 @@ impl WaitSet {
                 row.remember(before.wished());
             }
         }
-        let front = home.front_from_start(before.mode()).filter(|_| !wished.is_empty() && !before.is_child());
+        let front = seat.front_from_start(before.mode()).filter(|_| !wished.is_empty() && !before.is_child());
         match front.filter(|front| self.fits(&node, front, before.mode())) {
             Some(front) if !before.is_in_front() => {
                 self.move_to_front(number, &mut node, row, reference, front, ended);
@@ -207,7 +187,7 @@ impl WaitSet {
             None if before.is_in_front() && wished.is_empty() => {
                 self.move_to_back(number, &mut node, row, reference, ended);
             }
-            _ => self.apply(number, &mut node, row, home.front, ended),
+            _ => self.apply(number, &mut node, row, seat.front().map(|front| &**front), ended),
         }
         if row.state.load().is_ended() {
             return Err(closed_behind(number));
@@ -367,6 +347,7 @@ impl WaitSet {
         let (number, sequence) = Front::decode(token);
         let Some(node) = self.nodes.lock(number) else { return Collected::Stale };
         let (mut is_stale, mut has_turned) = (true, false);
+        let mut rest = Signals::empty();
         let mut slot = node.rows.head();
         while slot != NIL {
             let row = self.rows.row(slot);
@@ -376,11 +357,15 @@ impl WaitSet {
                 let reference = Reference { slot, generation: state.generation() };
                 let ready = to_signals(event.flags, state.wished());
                 has_turned |= pass.deliver(row, reference, state, ready);
+                if state.mode() == Mode::Once {
+                    rest |= armed_wish(row.state.load());
+                }
             }
             slot = row.node_links.next();
         }
         pass.has_turned |= has_turned;
-        if has_turned {
+        // The kernel switched a one-shot entry off; what is still armed needs it on again.
+        if has_turned || !rest.is_empty() {
             // A failure shows again at the next operation on the number, which ends its rows.
             let _: Result<(), Errno> = self.register_front(number, &node, front);
         }
@@ -388,13 +373,13 @@ impl WaitSet {
     }
 
     /// Moves an armed row of the back to its client's front, if it belongs there.
-    pub(crate) fn rehome(&self, reference: Reference, home: Home<'_>, ended: &mut Ended) {
+    pub(crate) fn rehome(&self, reference: Reference, seat: &Seat, ended: &mut Ended) {
         let row = self.rows.row(reference.slot);
         let number = row.descriptor();
         let Ok(mut node) = self.lock(number) else { return };
         let state = row.state.load();
         let is_meant = state.generation() == reference.generation && state.is_armed() && !state.is_in_front();
-        if let Some(front) = home.front_from_start(state.mode()).filter(|_| is_meant)
+        if let Some(front) = seat.front_from_start(state.mode()).filter(|_| is_meant)
             && self.fits(&node, front, state.mode())
         {
             self.move_to_front(number, &mut node, row, reference, front, ended);
@@ -429,16 +414,17 @@ impl WaitSet {
     }
 
     /// The front a Once watch should be in from this re-arm on, or any other watch at all.
-    fn wanted_front<'a>(&self, row: &Row, before: State, home: Home<'a>) -> Option<&'a Front> {
+    fn wanted_front<'a>(&self, row: &Row, before: State, seat: &'a Seat) -> Option<&'a Front> {
         if before.is_child() {
             return None;
         }
-        if before.mode() == Mode::Once && home.policy == FrontPolicy::Adaptive {
+        if before.mode() == Mode::Once && seat.policy() == FrontPolicy::Adaptive {
             let heat = row.heat().rearmed(Heat::tick());
             row.set_heat(heat);
-            return home.front.filter(|_| heat.is_hot() || (before.is_in_front() && !heat.is_cold()));
+            let stays = heat.is_hot() || (before.is_in_front() && !heat.is_cold());
+            return seat.front().map(|front| &**front).filter(|_| stays);
         }
-        home.front_from_start(before.mode())
+        seat.front_from_start(before.mode())
     }
 
     /// One entry serves one mode in a front: a level entry would tell an Edge or Once watch too often.
