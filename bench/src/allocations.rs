@@ -7,7 +7,7 @@ use crate::catalogue::{Bench, Entry, Measure};
 use crate::subject::Subject;
 use crate::sys::allocator;
 use crate::{round_trip, throughput, timers};
-use handle_watcher_client::Mode;
+use handle_watcher_client::{FrontPolicy, Mode};
 use std::time::Duration;
 
 const ROUND_TRIP: &str = "round-trip";
@@ -17,20 +17,36 @@ const TIMERS: &str = "timers";
 /// The bench and its subjects.
 pub(crate) fn bench() -> Bench {
     let mut subjects = vec![
-        Entry::ours("ours", |placement| counted(round_trip::blocking::ours(placement, Mode::Edge)?))
-            .part(ROUND_TRIP),
-        Entry::ours("ours-once", |placement| counted(round_trip::blocking::ours(placement, Mode::Once)?))
-            .part(ROUND_TRIP),
-        Entry::ours("ours-level", |placement| counted(round_trip::blocking::ours(placement, Mode::Level)?))
-            .part(ROUND_TRIP),
-        Entry::ours("ours-throughput", |placement| counted(throughput::loops::ours(placement, Mode::Edge)?))
-            .part(THROUGHPUT),
+        Entry::ours("ours", |placement| {
+            counted(round_trip::blocking::ours(placement, Mode::Edge, FrontPolicy::Off)?)
+        })
+        .part(ROUND_TRIP),
+        Entry::ours("ours-once", |placement| {
+            counted(round_trip::blocking::ours(placement, Mode::Once, FrontPolicy::Off)?)
+        })
+        .part(ROUND_TRIP),
+        Entry::ours("ours-level", |placement| {
+            counted(round_trip::blocking::ours(placement, Mode::Level, FrontPolicy::Off)?)
+        })
+        .part(ROUND_TRIP),
+        Entry::ours("ours-throughput", |placement| {
+            counted(throughput::loops::ours(placement, Mode::Edge, FrontPolicy::Off)?)
+        })
+        .part(THROUGHPUT),
         Entry::ours("ours-throughput-once", |placement| {
-            counted(throughput::loops::ours(placement, Mode::Once)?)
+            counted(throughput::loops::ours(placement, Mode::Once, FrontPolicy::Off)?)
         })
         .part(THROUGHPUT),
         Entry::ours("ours-throughput-level", |placement| {
-            counted(throughput::loops::ours(placement, Mode::Level)?)
+            counted(throughput::loops::ours(placement, Mode::Level, FrontPolicy::Off)?)
+        })
+        .part(THROUGHPUT),
+        Entry::ours("ours-front", |placement| {
+            counted(round_trip::blocking::ours(placement, Mode::Level, FrontPolicy::Adaptive)?)
+        })
+        .part(ROUND_TRIP),
+        Entry::ours("ours-throughput-front", |placement| {
+            counted(throughput::loops::ours(placement, Mode::Level, FrontPolicy::Adaptive)?)
         })
         .part(THROUGHPUT),
         Entry::ours("ours-timers", |placement| counted(timers::fewer_of_ours(placement)?)).part(TIMERS),

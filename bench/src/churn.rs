@@ -5,7 +5,7 @@ use crate::catalogue::{Bench, Entry, Measure};
 use crate::pin::Placement;
 use crate::subject::{Recorder, Slice, Stretch, Subject, share};
 use crate::{Result, ours, pair};
-use handle_watcher_client::{Client, Mode, Signals};
+use handle_watcher_client::{Client, FrontPolicy, Mode, Signals};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -60,7 +60,7 @@ fn passes(length: Duration, recorder: &mut Recorder, mut pass: impl FnMut() -> R
 
 /// `watch` and `unwatch`.
 fn ours(placement: &Placement) -> Result<Box<dyn Subject>> {
-    Ok(Box::new(Ours { client: ours::client(placement)?, idle: open()? }))
+    Ok(Box::new(Ours { client: ours::client(placement, FrontPolicy::Off)?, idle: open()? }))
 }
 
 struct Ours {

@@ -11,7 +11,7 @@ use crate::subject::{Recorder, Slice, Stretch, Subject};
 use crate::waiter::Waiter;
 use crate::waiter::ours::Ours;
 use crate::{Result, ours};
-use handle_watcher_client::Mode;
+use handle_watcher_client::{FrontPolicy, Mode};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ pub(crate) fn bench() -> Bench {
     let mut subjects = vec![
         Entry::ours("back", back),
         Entry::ours("back-spin", back_spin).two_cores(),
+        Entry::ours("front-wait", front_wait),
         Entry::peer("before", before),
     ];
     subjects.extend(peers());
@@ -35,7 +36,13 @@ pub(crate) fn bench() -> Bench {
 
 fn back(placement: &Placement) -> Result<Box<dyn Subject>> {
     let (writing, watched) = pair::pair()?;
-    let waiter = Ours::new(ours::client(placement)?, &watched, Mode::Edge)?;
+    let waiter = Ours::new(ours::client(placement, FrontPolicy::Off)?, &watched, Mode::Edge)?;
+    Ok(Box::new(Hop { waiter, writing, watched, _watcher: None }))
+}
+
+fn front_wait(placement: &Placement) -> Result<Box<dyn Subject>> {
+    let (writing, watched) = pair::pair()?;
+    let waiter = Ours::new(ours::client(placement, FrontPolicy::Adaptive)?, &watched, Mode::Level)?;
     Ok(Box::new(Hop { waiter, writing, watched, _watcher: None }))
 }
 

@@ -19,9 +19,15 @@ pub(crate) fn watcher(placement: &Placement) -> Result<Watcher> {
     Ok(Watcher::spawn(config(placement))?)
 }
 
-/// A client with a watcher of its own.
-pub(crate) fn client(placement: &Placement) -> Result<Client> {
-    Ok(Client::embedded_with(config(placement), ClientConfig { front: FrontPolicy::Off, ..ClientConfig::default() })?)
+/// A client of that watcher, its front under `policy`.
+pub(crate) fn attach(watcher: &Watcher, policy: FrontPolicy) -> Result<Client> {
+    Ok(Client::attach_with(watcher, ClientConfig { front: policy, ..ClientConfig::default() })?)
+}
+
+/// A client with a watcher of its own, its front under `policy`.
+pub(crate) fn client(placement: &Placement, policy: FrontPolicy) -> Result<Client> {
+    let client_config = ClientConfig { front: policy, ..ClientConfig::default() };
+    Ok(Client::embedded_with(config(placement), client_config)?)
 }
 
 /// A client with a watcher of its own, both of which spin.

@@ -7,7 +7,7 @@ use crate::pin::Placement;
 use crate::subject::{Recorder, Slice, Stretch, Subject};
 use crate::waiter::Waiter;
 use crate::{Result, ours, pair};
-use handle_watcher_client::{Events, Mode, Signals};
+use handle_watcher_client::{Client, ClientConfig, Events, Mode, Signals};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ impl Subject for Lives {
 
 fn ours_life(placement: &Placement, readable: &UnixStream) -> Result<Life> {
     let began = Instant::now();
-    let mut client = ours::client(placement)?;
+    let mut client = Client::embedded_with(ours::config(placement), ClientConfig::default())?;
     client.watch(readable, Signals::READABLE, Mode::Edge, 0)?;
     let mut events = Events::with_capacity(1);
     ours::wait(&mut client, &mut events)?;

@@ -10,19 +10,21 @@ use crate::waiter::bare_epoll::BareEpoll;
 use crate::waiter::mio::MioPoll;
 use crate::waiter::ours::Ours;
 use crate::{Result, ours};
-use handle_watcher_client::{Client, Mode, Watcher};
+use handle_watcher_client::{FrontPolicy, Mode, Watcher};
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Two clients of one watcher of ours.
-pub(crate) fn ours(placement: &Placement, mode: Mode) -> Result<Box<dyn Subject>> {
+/// Two clients of one watcher of ours, their fronts under `policy`.
+pub(crate) fn ours(placement: &Placement, mode: Mode, policy: FrontPolicy) -> Result<Box<dyn Subject>> {
     let watcher = ours::watcher(placement)?;
     let (near, far) = pair::pair()?;
-    let near = End::new(Ours::new(Client::attach(&watcher)?, &near, mode)?, near);
-    let far = End::new(Ours::new(Client::attach(&watcher)?, &far, mode)?, far);
-    // The watcher has the far processor for itself, so both clients are near.
-    let echo = spawn_echo(far, *placement, Placement::move_near)?;
+    let near = End::new(Ours::new(ours::attach(&watcher, policy)?, &near, mode)?, near);
+    let far = End::new(Ours::new(ours::attach(&watcher, policy)?, &far, mode)?, far);
+    // With a watcher in between, it has the far processor for itself and both clients are near; where the clients wait
+    // on their descriptors themselves, each has a processor, as in a direct pair.
+    let place = if policy == FrontPolicy::Off { Placement::move_near } else { Placement::move_far };
+    let echo = spawn_echo(far, *placement, place)?;
     Ok(Box::new(OursSubject { trip: RoundTrip::new(near, echo), _watcher: watcher }))
 }
 

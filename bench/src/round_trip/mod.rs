@@ -21,11 +21,15 @@ pub(crate) fn bench() -> Bench {
 }
 
 fn subjects() -> Vec<Entry> {
-    use handle_watcher_client::Mode;
+    use handle_watcher_client::{FrontPolicy, Mode};
     let mut subjects = vec![
-        Entry::ours("back-wait", |placement| blocking::ours(placement, Mode::Edge)),
-        Entry::ours("back-wait-once", |placement| blocking::ours(placement, Mode::Once)),
-        Entry::ours("back-wait-level", |placement| blocking::ours(placement, Mode::Level)),
+        Entry::ours("back-wait", |placement| blocking::ours(placement, Mode::Edge, FrontPolicy::Off)),
+        Entry::ours("back-wait-once", |placement| blocking::ours(placement, Mode::Once, FrontPolicy::Off)),
+        Entry::ours("back-wait-level", |placement| blocking::ours(placement, Mode::Level, FrontPolicy::Off)),
+        Entry::ours("front-wait", |placement| blocking::ours(placement, Mode::Level, FrontPolicy::Adaptive)),
+        Entry::ours("front-wait-once", |placement| {
+            blocking::ours(placement, Mode::Once, FrontPolicy::Adaptive)
+        }),
         Entry::peer("before", blocking::before),
         Entry::peer("bare-epoll", blocking::bare_epoll),
         Entry::peer("mio", blocking::mio),

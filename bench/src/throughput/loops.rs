@@ -5,7 +5,7 @@ use crate::meter::Meter;
 use crate::pin::Placement;
 use crate::subject::{Recorder, Slice, Subject};
 use crate::{Result, ours};
-use handle_watcher_client::{Client, EventKind, Mode, Signals, WatchId};
+use handle_watcher_client::{Client, EventKind, FrontPolicy, Mode, Signals, WatchId};
 use mio::unix::SourceFd;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
@@ -13,10 +13,10 @@ use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// A client with a watch for each pair.
-pub(crate) fn ours(placement: &Placement, mode: Mode) -> Result<Box<dyn Subject>> {
+/// A client with a watch for each pair, its front under `policy`.
+pub(crate) fn ours(placement: &Placement, mode: Mode, policy: FrontPolicy) -> Result<Box<dyn Subject>> {
     let flock = Flock::open()?;
-    let client = ours::client(placement)?;
+    let client = ours::client(placement, policy)?;
     let mut watches = Vec::new();
     for (token, socket) in (0..).zip(flock.watched()) {
         watches.push(client.watch(socket, Signals::READABLE, mode, token)?);

@@ -6,15 +6,17 @@ pub(crate) mod loops;
 pub(crate) mod tasks;
 
 use crate::catalogue::{Bench, Entry, Measure};
-use handle_watcher_client::Mode;
+use handle_watcher_client::{FrontPolicy, Mode};
 use std::time::Duration;
 
 /// The bench and its subjects.
 pub(crate) fn bench() -> Bench {
     let mut subjects = vec![
-        Entry::ours("back-wait", |placement| loops::ours(placement, Mode::Edge)),
-        Entry::ours("back-wait-level", |placement| loops::ours(placement, Mode::Level)),
-        Entry::ours("back-wait-once", |placement| loops::ours(placement, Mode::Once)),
+        Entry::ours("back-wait", |placement| loops::ours(placement, Mode::Edge, FrontPolicy::Off)),
+        Entry::ours("back-wait-level", |placement| loops::ours(placement, Mode::Level, FrontPolicy::Off)),
+        Entry::ours("back-wait-once", |placement| loops::ours(placement, Mode::Once, FrontPolicy::Off)),
+        Entry::ours("front-wait", |placement| loops::ours(placement, Mode::Level, FrontPolicy::Adaptive)),
+        Entry::ours("front-wait-once", |placement| loops::ours(placement, Mode::Once, FrontPolicy::Adaptive)),
         Entry::peer("bare-epoll", loops::bare_epoll),
         Entry::peer("mio", loops::mio),
     ];

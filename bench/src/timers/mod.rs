@@ -1,13 +1,15 @@
 //! timers: one million timers live at once, in two parts.
 //!
-//! *set + cancel*: every timer is set, its deadline random within the next hour, then every one is cancelled. The clock runs from the first set until the last is cancelled and none is live.
+//! *set + cancel*: every timer is set, its deadline random within an hour that begins in a minute, then every one is
+//! cancelled. The clock runs from the first set until the last is cancelled.
 //!
 //! *set + fire*: every timer is set, its deadline random within `FIRE_WINDOW` that begins after the last one is set
 //! (`lead` sees to that, from how long setting took the last time); then the client takes them as they fire. Two
 //! stretches are counted: the setting, and from the beginning of the window until the last timer was taken. The wait
 //! between them is not: nobody works in it. The window is so short that it is work, not waiting, that fills it.
 //!
-//! A sample is one such run divided by the number of timers.
+//! Where another thread keeps the timers, setting and cancelling last until that thread has done its part. A sample is
+//! one such run divided by the number of timers; `set` and `end` show the two halves.
 
 #[cfg(feature = "peers")]
 mod delay_queue;

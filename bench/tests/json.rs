@@ -1,0 +1,79 @@
+//! What other programs rely on: `--json` prints one object with the promised fields, and mistakes end with a sentence.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn hw_bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hw-bench")).args(arguments).output().expect("hw-bench starts")
+}
+
+/// Runs a bench and parses what it printed, which must be one object and nothing else.
+#[track_caller]
+fn json(arguments: &[&str]) -> Value {
+    let output = hw_bench(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {}\n{errors}", output.status);
+    serde_json::from_slice(&output.stdout).expect("standard output is one JSON object")
+}
+
+#[track_caller]
+fn subjects(report: &Value) -> Vec<&str> {
+    let rows = report["rows"].as_array().expect("rows is an array");
+    rows.iter().map(|row| row["subject"].as_str().expect("a row names its subject")).collect()
+}
+
+#[test]
+fn round_trip_has_rows_and_ratios() {
+    let report =
+        json(&["round-trip", "--json", "--seconds", "0.2", "--only", "back-wait,before,bare-epoll,mio"]);
+    assert_eq!(report["bench"], "round-trip");
+    assert_eq!(report["cores"], "one");
+    assert_eq!(subjects(&report), ["back-wait", "before", "bare-epoll", "mio"]);
+    for row in report["rows"].as_array().expect("rows is an array") {
+        let value = |name: &str| row[name].as_f64().expect("a row has every figure");
+        let in_order = ["min_ns", "p10_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"].map(value);
+        assert!(in_order.is_sorted() && in_order[0] > 0.0, "{row}");
+        assert!(value("count") > 0.0 && value("mean_ns") > 0.0 && value("cpu_ns") > 0.0, "{row}");
+        assert!(value("sd_ns") >= 0.0 && value("context_switches_per_round") > 0.0, "{row}");
+    }
+    for ratio in ["back-wait/before", "back-wait/bare-epoll", "back-wait/mio"] {
+        assert!(report["ratios"][ratio].as_f64().expect("a ratio for each peer") > 0.0, "{report}");
+    }
+}
+
+/// The names are fixed: figures are followed over time by them.
+#[test]
+fn round_trip_lists_every_subject() {
+    let report = json(&["round-trip", "--json", "--seconds", "0.01"]);
+    let names = subjects(&report);
+    for name in
+        ["back-wait", "back-wait-once", "back-wait-level", "front-wait", "before", "bare-epoll", "mio"]
+    {
+        assert!(names.contains(&name), "{name} is missing from {names:?}");
+    }
+}
+
+#[test]
+fn rates_carry_per_second() {
+    let report = json(&["churn", "--json", "--seconds", "0.1", "--only", "ours,bare-epoll"]);
+    assert_eq!(subjects(&report), ["ours", "bare-epoll"]);
+    for row in report["rows"].as_array().expect("rows is an array") {
+        assert!(row["per_second"].as_f64().expect("a rate") > 0.0, "{row}");
+    }
+    assert!(report["ratios"]["ours/bare-epoll"].as_f64().expect("a ratio") > 0.0);
+}
+
+#[test]
+fn mistakes_end_with_a_sentence() {
+    for (arguments, word) in [
+        (&["round-trip", "--only", "nobody"][..], "nobody"),
+        (&["round-trip", "--seconds", "0"][..], "seconds"),
+        (&["round-trip", "--seconds", "soon"][..], "soon"),
+        (&["no-such-bench"][..], "no-such-bench"),
+    ] {
+        let output = hw_bench(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?} must fail");
+        assert!(output.stdout.is_empty() && errors.contains(word), "{arguments:?} said: {errors}");
+    }
+}
