@@ -44,7 +44,8 @@ pub struct Config {
     /// reserved for it, 64 bytes each. Default 16 777 216 (1 GiB of addresses, no memory).
     pub row_limit: u32,
     /// How many commands may wait for the watcher thread before a caller waits for it. 1 to 1 048 576.
-    /// Default 4096: a burst fits, and what a turn takes at most stays well under a millisecond.
+    /// Default 1024: a burst fits, what a turn takes at most stays far under a millisecond, and the queue itself costs
+    /// 40 KiB.
     pub command_limit: usize,
 }
 
@@ -61,7 +62,7 @@ impl Default for Config {
             watch_limit: 1 << 20,
             timer_limit: 1 << 21,
             row_limit: 1 << 24,
-            command_limit: 4096,
+            command_limit: 1024,
         }
     }
 }

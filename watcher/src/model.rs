@@ -105,7 +105,7 @@ impl Row {
     }
 
     pub fn come_back(&self, generation: u32) -> bool {
-        self.0.come_back(generation).is_some()
+        self.0.come_back(generation) != crate::state::Outcome::Ignored
     }
 
     pub fn take(&self, generation: u32) -> Handed {

@@ -20,16 +20,52 @@ const NODES_PER_BRANCH: usize = NODES_PER_LEAF * LEAVES_PER_BRANCH;
 /// One descriptor number.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
-    /// Grows with every change of the back's kernel entry and never restarts.
-    pub(crate) sequence: u64,
     /// Every live row of the number, whichever set serves it.
     pub(crate) rows: Chain,
+    /// How many of them the back serves.
+    pub(crate) back_rows: u32,
+    sequence_low: u32,
+    sequence_high: u8,
     /// The union of the wishes of the armed rows that the back serves, as the kernel was last told.
     pub(crate) wished: Signals,
-    /// The back's kernel set has an entry. True exactly while the back serves a row of this number.
-    pub(crate) is_registered: bool,
-    /// One of the back's rows is Edge or Level: the entry is edge-triggered. Otherwise it is one-shot.
-    pub(crate) is_persistent: bool,
+    pub(crate) marks: Marks,
+}
+
+bitflags::bitflags! {
+    /// What else a node knows, in one byte.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Marks: u8 {
+        /// The back's kernel set has an entry. Set exactly while the back serves a row of this number.
+        const REGISTERED = 1;
+        /// One of the back's rows is Edge or Level: the entry is edge-triggered. Otherwise it is one-shot.
+        const PERSISTENT = 2;
+        /// A row of this number has been in a front since it was watched first.
+        const HAS_FRONT = 4;
+    }
+}
+
+impl Node {
+    pub(crate) fn is_registered(&self) -> bool {
+        self.marks.contains(Marks::REGISTERED)
+    }
+
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.marks.contains(Marks::PERSISTENT)
+    }
+
+    pub(crate) fn has_front(&self) -> bool {
+        self.marks.contains(Marks::HAS_FRONT)
+    }
+
+    /// Of the back's kernel entry: grows with every change of it and never restarts.
+    pub(crate) fn sequence(&self) -> u64 {
+        u64::from(self.sequence_high) << 32 | u64::from(self.sequence_low)
+    }
+
+    pub(crate) fn set_sequence(&mut self, sequence: u64) {
+        self.sequence_low = u32::try_from(sequence & u64::from(u32::MAX)).unwrap_or(0);
+        self.sequence_high = u8::try_from(sequence >> 32 & 0xff).unwrap_or(0);
+    }
 }
 
 type Leaf = Box<[Mutex<Node>]>;
@@ -72,13 +108,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_sequence_has_forty_bits() {
+        let mut node = Node::default();
+        node.set_sequence((1 << 40) - 1);
+        assert_eq!(node.sequence(), (1 << 40) - 1);
+    }
+
+    #[test]
     fn every_number_below_the_limit_has_one_node() {
         let nodes = Nodes::new(100_000);
         for number in [0, 1, 255, 256, 65_535, 65_536, 99_999] {
-            nodes.lock(number).expect("below the limit").sequence = 1 + u64::from(number.cast_unsigned());
+            nodes.lock(number).expect("below the limit").set_sequence(1 + u64::from(number.cast_unsigned()));
         }
         for number in [0, 1, 255, 256, 65_535, 65_536, 99_999] {
-            assert_eq!(nodes.lock(number).expect("still").sequence, 1 + u64::from(number.cast_unsigned()));
+            assert_eq!(nodes.lock(number).expect("still").sequence(), 1 + u64::from(number.cast_unsigned()));
         }
         assert!(
             nodes.lock(-1).is_none() && nodes.lock(100_000).is_none() && nodes.lock(RawFd::MAX).is_none()

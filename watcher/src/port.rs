@@ -16,7 +16,7 @@ use crate::front_pass::FrontPass;
 use crate::port_queue::CHILD_SCAN_LIMIT;
 use crate::rows::Reference;
 use crate::shared::{Shared, stopped};
-use crate::state::{ALWAYS_TOLD, Kind};
+use crate::state::{Kind, Outcome};
 use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
 use crate::sys::epoll::KernelEvents;
@@ -42,6 +42,7 @@ pub struct Port {
     away: Vec<Reference>,
     // Kept from call to call, so that no call allocates.
     polled: Vec<(Reference, Signals)>,
+    returned: Vec<Reference>,
     entries: Vec<PollFd<'static>>,
     kernel_events: KernelEvents,
     /// The front, once there is one.
@@ -64,6 +65,7 @@ impl Port {
             config,
             away: Vec::new(),
             polled: Vec::new(),
+            returned: Vec::new(),
             entries: Vec::new(),
             kernel_events: KernelEvents::default(),
             front: None,
@@ -223,11 +225,11 @@ impl Port {
             let watch = WatchId::new(reference.slot, reference.generation);
             let count = events.retain(|event| event.watch != watch || event.kind != EventKind::Ready);
             self.control.port().count_taken_back(count);
-            let missed = rows.row(reference.slot).state.come_back(reference.generation);
-            if missed.is_some_and(|missed| !missed.is_empty()) {
-                self.control.refresh(reference);
+            if rows.row(reference.slot).state.come_back(reference.generation) == Outcome::Queue {
+                self.returned.push(reference);
             }
         }
+        self.control.port().requeue(rows, &mut self.returned);
     }
 
     /// Sleeps until woken or until the deadline; true if it looked at the front meanwhile.
@@ -409,14 +411,21 @@ impl Port {
         for reference in self.away.drain(..) {
             let row = rows.row(reference.slot);
             let wished = row.state.load().wished();
-            let Some(missed) = row.state.come_back(reference.generation) else { continue };
-            if missed.intersects(ALWAYS_TOLD) {
-                // A hang-up came while the client was away; poll(2) would not tell it from one it was told of.
-                self.control.refresh(reference);
-            } else if let Ok(entry) = descriptor::poll_entry(row.descriptor(), to_flags(wished)) {
-                self.entries.push(entry);
-                self.polled.push((reference, wished));
+            match row.state.come_back(reference.generation) {
+                Outcome::Ignored => {}
+                // The kernel has reported it meanwhile: no need to ask.
+                Outcome::Queue => self.returned.push(reference),
+                Outcome::Merged => {
+                    if let Ok(entry) = descriptor::poll_entry(row.descriptor(), to_flags(wished)) {
+                        self.entries.push(entry);
+                        self.polled.push((reference, wished));
+                    }
+                }
             }
+        }
+        self.control.port().requeue(rows, &mut self.returned);
+        if self.entries.is_empty() {
+            return;
         }
         let looked = descriptor::poll_now(&mut self.entries);
         for (entry, &(reference, wished)) in self.entries.iter().zip(&self.polled) {

@@ -283,6 +283,21 @@ impl PortQueue {
         self.announce(queue);
     }
 
+    /// Puts rows back into the queue whose client came back for more. Called by the waiter, whom nobody has to wake.
+    pub(crate) fn requeue(&self, rows: &Rows, references: &mut Vec<Reference>) {
+        if references.is_empty() {
+            return;
+        }
+        let mut queue = self.lock();
+        for reference in references.drain(..) {
+            let state = rows.row(reference.slot).state.load();
+            if state.generation() == reference.generation && state.is_queued() {
+                enqueue(&mut queue, rows, reference.slot, state.is_child());
+            }
+        }
+        self.publish_counts(&queue);
+    }
+
     /// A timer is due at `now_ns`: counts what is due and queues it. Gives when it is due next, if it is periodic.
     /// The waiter is woken by the next [`post`](Self::post), once for all timers of a turn.
     ///

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::front::Front;
 use crate::kernel_flags::to_flags;
-use crate::nodes::Node;
+use crate::nodes::{Marks, Node};
 use crate::rows::{Reference, Row};
 use crate::state::State;
 use crate::wait_set::{Ended, SEQUENCE_BITS, SEQUENCE_MASK, WaitSet, armed_wish, is_gone, is_served_by};
@@ -28,10 +28,13 @@ impl WaitSet {
         ended: &mut Ended,
     ) {
         row.state.set_in_front(reference.generation, true);
+        node.back_rows -= 1;
+        node.marks.set(Marks::HAS_FRONT, true);
         let added = self.register_front(number, node, front);
         if let Err(errno) = added {
             row.state.set_in_front(reference.generation, false);
             row.set_front_sequence(0);
+            node.back_rows += 1;
             if matches!(errno, Errno::NOENT | Errno::BADF) {
                 self.end_rows(node, Code::NotFound, ended);
             } else {
@@ -58,29 +61,30 @@ impl WaitSet {
         let Some(front) = self.front_of(row) else { return };
         row.state.set_in_front(reference.generation, false);
         row.set_front_sequence(0);
+        node.back_rows += 1;
         let added = self.register_back(number, node);
         if is_gone(added) || is_gone(self.register_front(number, node, &front)) {
             self.unregister_back(number, node);
             self.end_rows(node, Code::NotFound, ended);
         } else if added.is_err() {
             row.state.set_in_front(reference.generation, true);
+            node.back_rows -= 1;
             // It was served there a moment ago; a failure now shows at the next operation on the number.
             let _: Result<(), Errno> = self.register_front(number, node, &front);
         }
     }
 
-    /// After a row was taken to the front: the back's entry shrinks to the others, or goes.
+    /// After a row left the back: its entry goes with the last one. With others there it is told to the kernel as it
+    /// was, which proves the number; it shrinks when it next reports something that nobody asked for.
     pub(crate) fn leave_back(&self, number: RawFd, node: &mut Node) -> Result<(), Errno> {
-        let mut is_needed = false;
-        self.visit(node, |_, row| is_needed |= !row.state.load().is_in_front());
-        if is_needed {
-            return self.register_back(number, node);
+        if node.back_rows > 0 {
+            return self.register_back_as(number, node, node.wished, node.is_persistent());
         }
-        if !node.is_registered {
+        if !node.is_registered() {
             return Ok(());
         }
-        node.is_registered = false;
-        node.is_persistent = false;
+        node.marks.set(Marks::REGISTERED, false);
+        node.marks.set(Marks::PERSISTENT, false);
         node.wished = Signals::empty();
         self.back.delete(number)
     }
@@ -103,21 +107,35 @@ impl WaitSet {
                 None => self.front_of(row).map_or(Ok(()), |front| self.register_front(number, node, &front)),
             }
         } else {
-            self.register_back(number, node)
+            self.widen_back(number, node, row.state.load())
         };
         if let Err(errno) = result {
-            let code =
-                if matches!(errno, Errno::NOENT | Errno::BADF) { Code::NotFound } else { Code::Internal };
-            self.unregister_back(number, node);
-            self.end_rows(node, code, ended);
+            self.lose(errno, number, node, ended);
         }
+    }
+
+    /// The same after a row came to wish for less: the back's entry is made of what all its rows wish for now.
+    pub(crate) fn apply_exactly(&self, number: RawFd, node: &mut Node, row: &Row, ended: &mut Ended) {
+        if row.state.load().is_in_front() {
+            return self.apply(number, node, row, None, ended);
+        }
+        if let Err(errno) = self.register_back(number, node) {
+            self.lose(errno, number, node, ended);
+        }
+    }
+
+    /// The kernel refused a change: ends every row of the number.
+    fn lose(&self, errno: Errno, number: RawFd, node: &mut Node, ended: &mut Ended) {
+        let code = if matches!(errno, Errno::NOENT | Errno::BADF) { Code::NotFound } else { Code::Internal };
+        self.unregister_back(number, node);
+        self.end_rows(node, code, ended);
     }
 
     /// Before a row joins others: asks the kernel whether the number is still the file they were added for. If not,
     /// it was closed behind our back: ends them.
     pub(crate) fn prove(&self, number: RawFd, node: &mut Node, ended: &mut Ended) {
-        let result = if node.is_registered {
-            self.register_back(number, node)
+        let result = if node.is_registered() {
+            self.register_back_as(number, node, node.wished, node.is_persistent())
         } else {
             let front = self.front_of(self.rows.row(node.rows.head()));
             front.map_or(Ok(()), |front| self.register_front(number, node, &front))
@@ -127,14 +145,12 @@ impl WaitSet {
         }
     }
 
-    /// After a row left: its entry goes with the last one it served, or shrinks.
+    /// After a row left: the entry that served it goes with the last one, or serves the others.
     pub(crate) fn forget(&self, number: RawFd, node: &mut Node, row: &Row, before: State, ended: &mut Ended) {
         let result = if before.is_in_front() {
             self.front_of(row).map_or(Ok(()), |front| self.register_front(number, node, &front))
-        } else if node.rows.is_empty() {
-            self.unregister_back(number, node);
-            Ok(())
         } else {
+            node.back_rows -= 1;
             self.leave_back(number, node)
         };
         if is_gone(result) && !node.rows.is_empty() {
@@ -143,8 +159,8 @@ impl WaitSet {
         }
     }
 
-    /// Brings the back's entry in line with the rows the back serves. There must be one. The node keeps its old values
-    /// on an error.
+    /// Brings the back's entry exactly in line with the rows the back serves. There must be one. The node keeps its old
+    /// values on an error.
     pub(crate) fn register_back(&self, number: RawFd, node: &mut Node) -> Result<(), Errno> {
         let (mut union, mut is_persistent) = (Signals::empty(), false);
         self.visit(node, |_, row| {
@@ -154,11 +170,28 @@ impl WaitSet {
                 is_persistent |= state.mode() != Mode::Once;
             }
         });
-        let sequence = (node.sequence + 1) & SEQUENCE_MASK;
+        self.register_back_as(number, node, union, is_persistent)
+    }
+
+    /// Adds what a row of the back wishes for to the back's entry, without looking at the others.
+    pub(crate) fn widen_back(&self, number: RawFd, node: &mut Node, state: State) -> Result<(), Errno> {
+        let union = node.wished | armed_wish(state);
+        let is_persistent = node.is_persistent() | (state.mode() != Mode::Once);
+        self.register_back_as(number, node, union, is_persistent)
+    }
+
+    fn register_back_as(
+        &self,
+        number: RawFd,
+        node: &mut Node,
+        union: Signals,
+        is_persistent: bool,
+    ) -> Result<(), Errno> {
+        let sequence = (node.sequence() + 1) & SEQUENCE_MASK;
         let token = u64::from(number.cast_unsigned()) << SEQUENCE_BITS | sequence;
         let trigger = if is_persistent { EventFlags::ET } else { EventFlags::ONESHOT };
         let flags = to_flags(union) | trigger;
-        if node.is_registered {
+        if node.is_registered() {
             self.back.modify(number, flags, token)?;
         } else {
             match self.back.add(number, flags, token) {
@@ -167,20 +200,20 @@ impl WaitSet {
                 other => other?,
             }
         }
-        node.sequence = sequence;
+        node.set_sequence(sequence);
         node.wished = union;
-        node.is_persistent = is_persistent;
-        node.is_registered = true;
+        node.marks.set(Marks::PERSISTENT, is_persistent);
+        node.marks.set(Marks::REGISTERED, true);
         Ok(())
     }
 
     pub(crate) fn unregister_back(&self, number: RawFd, node: &mut Node) {
-        if node.is_registered {
+        if node.is_registered() {
             // A failure means that the number was closed already, and the kernel's entry with it.
             let _: Result<(), Errno> = self.back.delete(number);
         }
-        node.is_registered = false;
-        node.is_persistent = false;
+        node.marks.set(Marks::REGISTERED, false);
+        node.marks.set(Marks::PERSISTENT, false);
         node.wished = Signals::empty();
     }
 

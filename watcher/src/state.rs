@@ -440,12 +440,20 @@ impl StateWord {
         taken
     }
 
-    /// The client of a Level row came back for more. Gives what came in while it was away; nothing if it was not.
-    pub(crate) fn come_back(&self, generation: u32) -> Option<Signals> {
+    /// The client of a Level row came back for more. What came in while it was away is undelivered now: queue it. Gives
+    /// `Ignored` if the row was not away.
+    pub(crate) fn come_back(&self, generation: u32) -> Outcome {
+        let mut outcome = Outcome::Ignored;
         self.update(generation, |state| {
-            state.has(AWAY).then(|| state.without(AWAY).with_pending(Signals::empty()))
-        })
-        .map(State::pending)
+            outcome = match (state.has(AWAY), state.pending().is_empty()) {
+                (false, _) => Outcome::Ignored,
+                (true, true) => Outcome::Merged,
+                (true, false) => Outcome::Queue,
+            };
+            let queued = if outcome == Outcome::Queue { QUEUED } else { 0 };
+            (outcome != Outcome::Ignored).then(|| state.without(AWAY).with(queued))
+        });
+        outcome
     }
 
     /// Gives the row to its next owner's generation. The caller owns the row alone.
@@ -559,8 +567,10 @@ mod tests {
         assert_eq!(word.fire(generation, READ), Outcome::Queue);
         assert_eq!(word.take(generation), Taken::Ready { satisfied: READ, ended: false });
         assert_eq!(word.fire(generation, READ), Outcome::Merged, "noted, not queued");
-        assert_eq!(word.come_back(generation), Some(READ));
-        assert_eq!(word.come_back(generation), None);
+        assert_eq!(word.come_back(generation), Outcome::Queue);
+        assert_eq!(word.come_back(generation), Outcome::Ignored);
+        assert_eq!(word.take(generation), Taken::Ready { satisfied: READ, ended: false });
+        assert_eq!(word.come_back(generation), Outcome::Merged, "nothing came in while it was away");
         assert_eq!(word.fire(generation, READ), Outcome::Queue);
     }
 

@@ -18,7 +18,7 @@ use crate::front_pass::FrontPass;
 use crate::heat::Heat;
 use crate::kernel_flags::to_signals;
 use crate::list::NIL;
-use crate::nodes::{Node, Nodes};
+use crate::nodes::{Marks, Node, Nodes};
 use crate::refusal::{beyond_limit, closed_behind, gone, never_wished, paused, refusal};
 use crate::rows::{NO_DEADLINE, Reference, Row, Rows};
 use crate::state::{Outcome, State};
@@ -102,9 +102,16 @@ impl WaitSet {
         node.rows.push(&self.rows, reference.slot, Row::node_links);
         let result = match front {
             Some(front) => self.register_front(number, &node, front),
-            None => self.register_back(number, &mut node),
+            None => self.widen_back(number, &mut node, row.state.load()),
         };
+        match front {
+            Some(_) => node.marks.set(Marks::HAS_FRONT, true),
+            None => node.back_rows += 1,
+        }
         result.map_err(|errno| {
+            if front.is_none() {
+                node.back_rows -= 1;
+            }
             node.rows.remove(&self.rows, reference.slot, Row::node_links);
             row.state.detach(reference.generation);
             refusal(errno, number)
@@ -187,7 +194,7 @@ impl WaitSet {
             None if before.is_in_front() && wished.is_empty() => {
                 self.move_to_back(number, &mut node, row, reference, ended);
             }
-            _ => self.apply(number, &mut node, row, seat.front().map(|front| &**front), ended),
+            _ => self.apply_exactly(number, &mut node, row, ended),
         }
         if row.state.load().is_ended() {
             return Err(closed_behind(number));
@@ -268,7 +275,7 @@ impl WaitSet {
                 // Disarmed rows do not sit in a front: its descriptor must not be readable for nothing.
                 self.move_to_back(number, &mut node, row, reference, ended);
             } else {
-                self.apply(number, &mut node, row, None, ended);
+                self.apply_exactly(number, &mut node, row, ended);
             }
         }
         outcome
@@ -303,31 +310,34 @@ impl WaitSet {
         }
         let number = RawFd::try_from(token >> SEQUENCE_BITS).unwrap_or(-1);
         let Some(mut node) = self.nodes.lock(number) else { return Collected::Stale };
-        if node.sequence != token & SEQUENCE_MASK || !node.is_registered {
+        if node.sequence() != token & SEQUENCE_MASK || !node.is_registered() {
             return Collected::Stale;
         }
-        let mut rest = Signals::empty();
+        let (mut rest, mut is_heard) = (Signals::empty(), false);
         let mut slot = node.rows.head();
         while slot != NIL {
             let row = self.rows.row(slot);
             let state = row.state.load();
             if !state.is_in_front() {
                 let reference = Reference { slot, generation: state.generation() };
-                if row.state.fire(state.generation(), to_signals(event.flags, state.wished()))
-                    == Outcome::Queue
-                {
+                let outcome = row.state.fire(state.generation(), to_signals(event.flags, state.wished()));
+                if outcome == Outcome::Queue {
                     queue(row, reference);
                 }
+                is_heard |= outcome != Outcome::Ignored;
                 rest |= armed_wish(row.state.load());
             }
             slot = row.node_links.next();
         }
-        if !node.is_persistent {
+        if !node.is_persistent() {
             // The kernel switched its one-shot entry off; what is still armed needs it on again.
             node.wished = Signals::empty();
             if !rest.is_empty() && is_gone(self.register_back(number, &mut node)) {
                 self.end_rows(&mut node, Code::NotFound, ended);
             }
+        } else if !is_heard && rest != node.wished && is_gone(self.register_back(number, &mut node)) {
+            // It asked for more than anybody wants since a row left; now it asks for what is left.
+            self.end_rows(&mut node, Code::NotFound, ended);
         }
         Collected::Rows
     }
@@ -429,6 +439,9 @@ impl WaitSet {
 
     /// One entry serves one mode in a front: a level entry would tell an Edge or Once watch too often.
     fn fits(&self, node: &Node, front: &Front, mode: Mode) -> bool {
+        if !node.has_front() {
+            return true;
+        }
         let mut fits = true;
         self.visit(node, |_, row| {
             let state = row.state.load();
@@ -448,8 +461,10 @@ impl WaitSet {
                 ended.push(Reference { slot, generation });
             }
         }
-        node.is_registered = false;
-        node.is_persistent = false;
+        node.back_rows = 0;
+        node.marks.set(Marks::HAS_FRONT, false);
+        node.marks.set(Marks::REGISTERED, false);
+        node.marks.set(Marks::PERSISTENT, false);
         node.wished = Signals::empty();
     }
 
