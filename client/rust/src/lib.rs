@@ -18,3 +18,8 @@ pub use handle_watcher::{
     WatchOptions, Watched, Watcher, wait_many,
 };
 pub use stream::EventStream;
+
+/// The examples of the README, compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

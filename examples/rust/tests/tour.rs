@@ -24,8 +24,12 @@ fn assert_only_wrong(outcome: &Outcome, scene: &str, why: &str) {
 fn all_is_well() {
     let outcome = Program::start(TOUR, &[]).wait();
     assert_eq!(outcome.status.code(), Some(0), "{}\n{}", outcome.output, outcome.errors);
-    assert_eq!(outcome.output.matches('✓').count(), 7, "{}", outcome.output);
-    assert_eq!(outcome.output.matches(" µs").count(), 10, "the table has five rows: {}", outcome.output);
+    assert_eq!(outcome.output.matches('✓').count(), 8, "{}", outcome.output);
+    assert_eq!(outcome.output.matches("from the front: it has moved").count(), 1, "{}", outcome.output);
+    let (_, table) = outcome.output.split_once("One message").expect("a table of round trips");
+    let rows = ["epoll, no watcher", "back, Once", "back, Edge", "front, Once", "front, Level"];
+    assert!(rows.iter().all(|row| table.contains(row)), "{table}");
+    assert_eq!(table.matches(" µs").count(), 2 * rows.len(), "{table}");
     assert!(!outcome.output.contains('\x1b'), "colours are for terminals");
     assert_eq!(outcome.errors, "");
 }
@@ -50,6 +54,11 @@ fn something_nobody_expects_is_noticed() {
 #[test]
 fn a_missing_event_is_noticed() {
     assert_only_wrong(&misbehaving("child"), "child", "an event is missing");
+}
+
+#[test]
+fn a_watch_that_never_moves_to_the_front_is_noticed() {
+    assert_only_wrong(&misbehaving("front"), "front", "still in the back after 8 rounds");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use handle_watcher_client::{Client, Events, Mode, Signals, Token, WatchId};
+use handle_watcher_client::{Client, Events, Mode, Signals, Token, WatchOptions, Watched};
 
 const USAGE: &str = "usage: echo_server PORT [--connections N]";
 
@@ -19,17 +19,16 @@ const USAGE: &str = "usage: echo_server PORT [--connections N]";
 const LISTENER: Token = 0;
 
 struct Connection {
-    stream: TcpStream,
-    watch: WatchId,
+    stream: Watched<TcpStream>,
     /// What came in and could not be sent back yet.
     owed: Vec<u8>,
 }
 
 struct Server {
-    client: Client,
-    listener: TcpListener,
-    listening: WatchId,
+    // What is watched comes before the client, so that it is unwatched first.
+    listener: Watched<TcpListener>,
     connections: HashMap<Token, Connection>,
+    client: Client,
     accepted: u64,
     closed: u64,
 }
@@ -62,8 +61,9 @@ impl Server {
         let client = Client::embedded()?;
         let listener = TcpListener::bind(("127.0.0.1", port))?;
         listener.set_nonblocking(true)?;
-        let listening = client.watch(&listener, Signals::READABLE, Mode::Level, LISTENER)?;
-        Ok(Self { client, listener, listening, connections: HashMap::new(), accepted: 0, closed: 0 })
+        let options = WatchOptions::new(Signals::READABLE, Mode::Level, LISTENER);
+        let listener = client.watch_owned(listener, options)?;
+        Ok(Self { listener, connections: HashMap::new(), client, accepted: 0, closed: 0 })
     }
 
     fn accept(&mut self) -> Result<(), Box<dyn Error>> {
@@ -72,15 +72,16 @@ impl Server {
                 stream.set_nonblocking(true)?;
                 self.accepted += 1;
                 let token = self.accepted;
-                let watch = self.client.watch(&stream, Signals::READABLE, Mode::Level, token)?;
-                self.connections.insert(token, Connection { stream, watch, owed: Vec::new() });
+                let options = WatchOptions::new(Signals::READABLE, Mode::Level, token);
+                let stream = self.client.watch_owned(stream, options)?;
+                self.connections.insert(token, Connection { stream, owed: Vec::new() });
             }
             // A Ready is a hint, and whoever connected may have left.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
             // Descriptors ran out. Nobody new until somebody has left, and no idle turning until then.
             Err(error) if !self.connections.is_empty() => {
                 eprintln!("not accepting for now: {error}");
-                self.client.pause(self.listening)?;
+                self.client.pause(self.listener.id())?;
             }
             Err(error) => return Err(error.into()),
         }
@@ -96,14 +97,14 @@ impl Server {
             if owes != owed_before {
                 // While something is owed nothing more is read, so what is owed stays small.
                 let signals = if owes { Signals::WRITABLE } else { Signals::READABLE };
-                self.client.change(connection.watch, signals)?;
+                self.client.change(connection.stream.id(), signals)?;
             }
             return Ok(());
         }
-        self.client.unwatch(connection.watch)?;
+        // Dropped with its watch, which ends before the socket is closed.
         self.connections.remove(&token);
         self.closed += 1;
-        self.client.resume(self.listening)?;
+        self.client.resume(self.listener.id())?;
         Ok(())
     }
 }

@@ -6,12 +6,15 @@
 //! It shows: a child's end as an event, which comes after the output that it left; and a timer beside both.
 
 use std::error::Error;
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use handle_watcher_client::{ChildProcess, Client, Events, Mode, Signals, Token, WatchId};
+use handle_watcher_client::{
+    ChildProcess, Client, Events, Mode, Signals, Token, WatchId, WatchOptions, Watched,
+};
 
 const USAGE: &str = "usage: supervise [--restarts N] [--delay-ms T] COMMAND [ARGUMENT...]";
 
@@ -41,8 +44,8 @@ struct Run {
 
 /// One output of the command, and where it goes.
 struct Output {
-    pipe: std::fs::File,
-    watch: Option<WatchId>,
+    /// None at its end.
+    pipe: Option<Watched<File>>,
     target: Box<dyn Write>,
     /// The beginning of a line that has not ended yet.
     line: Vec<u8>,
@@ -70,7 +73,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                     client.set_timer(delay, RESTART)?;
                 }
                 RESTART => run = Run::start(&client, &command)?,
-                output => run.outputs[usize::try_from(output)?].forward(&client)?,
+                output => run.outputs[usize::try_from(output)?].forward()?,
             }
         }
     }
@@ -99,7 +102,7 @@ impl Run {
     fn finish(&mut self, client: &Client) -> Result<std::process::ExitStatus, Box<dyn Error>> {
         client.unwatch(self.exit)?;
         for output in &mut self.outputs {
-            output.close(client)?;
+            output.close()?;
         }
         Ok(self.child.wait()?)
     }
@@ -113,14 +116,16 @@ impl Output {
         target: Box<dyn Write>,
     ) -> Result<Self, Box<dyn Error>> {
         rustix::io::ioctl_fionbio(pipe.as_fd(), true)?;
-        let watch = client.watch(&pipe, Signals::READABLE, Mode::Level, token)?;
-        Ok(Self { pipe: pipe.into(), watch: Some(watch), target, line: Vec::new() })
+        let options = WatchOptions::new(Signals::READABLE, Mode::Level, token);
+        let pipe = client.watch_owned(File::from(pipe), options)?;
+        Ok(Self { pipe: Some(pipe), target, line: Vec::new() })
     }
 
     /// Reads once and forwards the lines that have ended. If there is more, it is told again.
-    fn forward(&mut self, client: &Client) -> Result<(), Box<dyn Error>> {
+    fn forward(&mut self) -> Result<(), Box<dyn Error>> {
+        let Some(pipe) = &mut self.pipe else { return Ok(()) };
         let mut buffer = [0; READ_BYTES];
-        let has_ended = match self.pipe.read(&mut buffer) {
+        let has_ended = match pipe.read(&mut buffer) {
             Ok(length) => {
                 self.line.extend_from_slice(&buffer[..length]);
                 length == 0
@@ -137,14 +142,12 @@ impl Output {
             self.target.flush()?;
             self.line.drain(..end);
         }
-        if has_ended { self.close(client) } else { Ok(()) }
+        if has_ended { self.close() } else { Ok(()) }
     }
 
-    /// Forwards a last line without an end, and stops watching. Harmless when it is closed already.
-    fn close(&mut self, client: &Client) -> Result<(), Box<dyn Error>> {
-        if let Some(watch) = self.watch.take() {
-            client.unwatch(watch)?;
-        }
+    /// Closes the pipe and forwards a last line without an end. Harmless when it is closed already.
+    fn close(&mut self) -> Result<(), Box<dyn Error>> {
+        self.pipe = None;
         if !self.line.is_empty() {
             self.line.push(b'\n');
             self.target.write_all(&self.line)?;

@@ -4,12 +4,12 @@ use std::io::{ErrorKind, Read};
 use std::process::{ChildStdout, Stdio};
 use std::time::Duration;
 
-use handle_watcher_client::{Event, Mode};
+use handle_watcher_client::{Event, Mode, Watched};
 
 use crate::Result;
 use crate::helper::{EXIT_ITEM, Helper};
 use crate::scene::Scene;
-use crate::stage::{Stage, Watched, item_of};
+use crate::stage::{Stage, expect_ready, item_of};
 
 pub(crate) const ROLE: &str = "child";
 pub(crate) const LINES: [&str; 4] = ["hello", "I am working", "I am nearly done", "these are my last words"];
@@ -60,10 +60,10 @@ impl Scene for Talker {
 impl Talker {
     fn on_output(&mut self, stage: &Stage<'_>, event: &Event) -> Result<()> {
         let output = self.output.as_mut().ok_or("there was output after the end of the output")?;
-        output.expect_ready(event)?;
+        expect_ready(output.id(), event)?;
         let mut bytes = Vec::new();
         // What was read before "would block" is in `bytes`.
-        let has_ended = match output.handle.read_to_end(&mut bytes) {
+        let has_ended = match output.read_to_end(&mut bytes) {
             Ok(_) => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => return Err(error.into()),

@@ -6,11 +6,11 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use handle_watcher_client::{Event, Mode};
+use handle_watcher_client::{Event, Mode, Watched};
 
 use crate::helper::{EXIT_ITEM, Helper};
 use crate::scene::Scene;
-use crate::stage::{Stage, Watched, item_of};
+use crate::stage::{Stage, expect_ready, item_of};
 use crate::voice::{counted, grouped};
 use crate::{Result, pattern};
 
@@ -28,7 +28,7 @@ const LISTENER_ITEM: u32 = EXIT_ITEM - 1;
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
 struct Connection {
-    watched: Watched<TcpStream>,
+    stream: Watched<TcpStream>,
     mode: Mode,
     /// The driver's number of it, which is its first byte.
     number: Option<u8>,
@@ -112,9 +112,9 @@ impl Scene for Connections {
 
 impl Connections {
     fn accept(&mut self, stage: &Stage<'_>, event: &Event) -> Result<()> {
-        self.listener.expect_ready(event)?;
+        expect_ready(self.listener.id(), event)?;
         loop {
-            let stream = match self.listener.handle.accept() {
+            let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error.into()),
@@ -122,8 +122,8 @@ impl Connections {
             stream.set_nonblocking(true)?;
             stream.set_nodelay(true)?;
             let mode = [Mode::Once, Mode::Edge, Mode::Level][self.open.len() % 3];
-            let watched = stage.watch(stream, mode, u32::try_from(self.open.len())?)?;
-            self.open.push(Some(Connection { watched, mode, number: None, received: 0 }));
+            let stream = stage.watch(stream, mode, u32::try_from(self.open.len())?)?;
+            self.open.push(Some(Connection { stream, mode, number: None, received: 0 }));
             self.tally.accepted += 1;
         }
     }
@@ -132,12 +132,12 @@ impl Connections {
     fn serve(&mut self, item: u32, event: &Event) -> Result<()> {
         let slot = self.open.get_mut(item as usize).ok_or_else(|| format!("nobody gave the item {item}"))?;
         let connection = slot.as_mut().ok_or_else(|| format!("connection {item} is closed: {event:?}"))?;
-        connection.watched.expect_ready(event)?;
+        expect_ready(connection.stream.id(), event)?;
         let before = connection.received;
         let has_ended = connection.echo()?;
         let bytes = (connection.received - before) as u64;
         if !has_ended && connection.mode == Mode::Once {
-            connection.watched.arm()?;
+            connection.stream.arm()?;
         }
         self.bytes += bytes;
         self.tally.bytes += bytes;
@@ -172,14 +172,14 @@ impl Connection {
     fn echo(&mut self) -> Result<bool> {
         let mut buffer = [0; 2 * MESSAGE_BYTES];
         loop {
-            let length = match self.watched.handle.read(&mut buffer) {
+            let length = match self.stream.read(&mut buffer) {
                 Ok(0) => return Ok(true),
                 Ok(length) => length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error.into()),
             };
             self.check(&buffer[..length])?;
-            self.watched.handle.write_all(&buffer[..length])?;
+            self.stream.write_all(&buffer[..length])?;
         }
     }
 

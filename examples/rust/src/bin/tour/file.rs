@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use handle_watcher_client::{Changes, Event, FileChanges, Mode};
+use handle_watcher_client::{Changes, Event, FileChanges, Mode, Watched};
 
 use crate::Result;
 use crate::helper::{EXIT_ITEM, Helper};
 use crate::scene::Scene;
-use crate::stage::{Stage, Watched, item_of};
+use crate::stage::{Stage, expect_ready, item_of};
 use crate::voice::counted;
 
 pub(crate) const ROLE: &str = "file";
@@ -90,8 +90,8 @@ impl Scene for Appended {
 
 impl Appended {
     fn on_change(&mut self, stage: &Stage<'_>, event: &Event) -> Result<()> {
-        self.changes.expect_ready(event)?;
-        let changes = self.changes.handle.read()?;
+        expect_ready(self.changes.id(), event)?;
+        let changes = self.changes.read()?;
         for change in &changes {
             if change.path != self.file.path || change.changes != Changes::CONTENT {
                 return Err(format!("an unexpected change: {change:?}").into());

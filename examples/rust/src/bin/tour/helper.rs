@@ -2,10 +2,10 @@
 
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use handle_watcher_client::{ChildProcess, Event};
+use handle_watcher_client::{ChildProcess, Control, Event, WatchId};
 
 use crate::Result;
-use crate::stage::{Stage, Watched};
+use crate::stage::{Stage, expect_ready};
 
 /// The argument that makes the program play a role instead of giving the tour. Not for users.
 pub(crate) const ROLE_FLAG: &str = "--play";
@@ -16,9 +16,12 @@ pub(crate) const EXIT_ITEM: u32 = u32::MAX;
 /// A running helper and the watch on its end.
 #[derive(Debug)]
 pub(crate) struct Helper {
-    watched: Watched<ChildProcess>,
     child: Child,
     status: Option<ExitStatus>,
+    control: Control,
+    exit: WatchId,
+    /// Lent to the watch.
+    _process: ChildProcess,
 }
 
 impl Helper {
@@ -29,12 +32,19 @@ impl Helper {
             .stdin(Stdio::null())
             .stdout(output)
             .spawn()?;
-        match ChildProcess::of(&child).map_err(Into::into).and_then(|it| stage.watch_child(it, EXIT_ITEM)) {
-            Ok(watched) => Ok(Self { watched, child, status: None }),
+        let watched = ChildProcess::of(&child).and_then(|process| {
+            let exit = stage.control.watch_child(&process, stage.token(EXIT_ITEM))?;
+            Ok((process, exit))
+        });
+        match watched {
+            Ok((process, exit)) => {
+                let control = stage.control.clone();
+                Ok(Self { child, status: None, control, exit, _process: process })
+            }
             Err(error) => {
                 child.kill()?;
                 child.wait()?;
-                Err(error)
+                Err(error.into())
             }
         }
     }
@@ -46,7 +56,7 @@ impl Helper {
 
     /// Takes the event that says the child has ended, and collects its status, which nobody may have stolen.
     pub(crate) fn on_exit(&mut self, event: &Event) -> Result<ExitStatus> {
-        self.watched.expect_ready(event)?;
+        expect_ready(self.exit, event)?;
         if self.status.is_some() {
             return Err("the child's end was told twice".into());
         }
@@ -63,6 +73,8 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
+        // NOT_FOUND means that it has ended, which is as good.
+        let _: handle_watcher_client::Result<()> = self.control.unwatch(self.exit);
         if self.status.is_none() {
             // It may have ended just now, which is as good.
             let _: std::io::Result<()> = self.child.kill();

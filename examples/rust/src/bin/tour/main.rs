@@ -4,14 +4,17 @@
 //! It prints each event as it comes, then what was expected and what came, then a table of round trips, and
 //! ends with 0. A wrong event, a missing one, a lost byte or a wrong order makes it end with 1 and say which.
 //!
-//! Each scene is one file. All scenes run at once, on one client of one watcher.
+//! Each scene is one file. Seven run at once, on one client of one watcher; the eighth
+//! measures, and runs alone after them.
 
+mod back_and_front;
 mod child;
 mod connections;
 mod file;
 mod helper;
 mod number;
 mod pattern;
+mod ping_pong;
 mod role;
 mod round_trip;
 mod scene;
@@ -45,7 +48,7 @@ Shows one Handle Watcher at work on real input, checks every event, and measures
 
 Usage: tour [--help]
 
-It takes some five seconds and needs nothing. It ends with 0, or with 1 if any event was wrong or missing.
+It takes some six seconds and needs nothing. It ends with 0, or with 1 if any event was wrong or missing.
 
 Environment:
   HANDLE_WATCHER_LOG  what the library logs to standard error, such as trace or handle_watcher::turn=trace
@@ -80,9 +83,12 @@ fn tour() -> Result<bool> {
     let watcher = Watcher::spawn(Config::default())?;
     let mut show = Show::begin(Client::attach(&watcher)?, &voice)?;
     show.run()?;
-    let report = show.end();
-    summary::print(&voice, &report, &watcher.stats())?;
+    // Before the client goes, and what it was told with it.
+    let stats = watcher.stats();
+    let mut report = show.end();
     watcher.stop()?;
+    report.apart.push(back_and_front::show(&voice)?);
+    summary::print(&voice, &report, &stats)?;
     if report.is_right() {
         round_trip::print(&voice)?;
     } else {

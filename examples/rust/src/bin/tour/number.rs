@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::{PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use handle_watcher_client::{Code, Event, EventKind, Mode, Signals, WatchId};
+use handle_watcher_client::{Code, Event, EventKind, Mode, Signals, WatchId, Watched};
 
 use crate::Result;
 use crate::scene::Scene;
-use crate::stage::{Stage, Watched, item_of};
+use crate::stage::{Stage, expect_ready, item_of};
 
 const OLD_ITEM: u32 = 1;
 const NEW_ITEM: u32 = 2;
@@ -86,13 +86,13 @@ impl Number {
     }
 
     fn on_new(&mut self, stage: &Stage<'_>, event: &Event) -> Result<()> {
-        self.new.expect_ready(event)?;
+        expect_ready(self.new.id(), event)?;
         let mut bytes = [0; 8];
-        let length = self.new.handle.read(&mut bytes)?;
+        let length = self.new.read(&mut bytes)?;
         if &bytes[..length] != b"new" {
             return Err(format!("the new watch led to {:?}", &bytes[..length]).into());
         }
         self.new_has_come = true;
-        stage.tell(format_args!("the new file under number {} has data", self.new.handle.as_fd().as_raw_fd()))
+        stage.tell(format_args!("the new file under number {} has data", self.new.as_fd().as_raw_fd()))
     }
 }

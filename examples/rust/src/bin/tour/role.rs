@@ -1,7 +1,7 @@
 //! What the other processes do: they are the real input of the scenes.
 //!
 //! A variable makes one of them misbehave, so that a test can see the tour notice: a changed byte, a lost
-//! byte, an end that never comes, a line after the count.
+//! byte, an end that never comes, a line after the count. The scene `front`, which has no helper, is held in the back.
 
 use std::io::{Read, Write, stdout};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Plays a role to its end.
 pub(crate) fn play(role: &str, rest: &[&str]) -> Result<()> {
-    let misbehaves = std::env::var(MISBEHAVE_VARIABLE).is_ok_and(|scene| scene == role);
+    let misbehaves = misbehaves(role);
     match (role, rest) {
         (connections::ROLE, [port]) => drive_connections(port.parse()?, misbehaves),
         (child::ROLE, [_]) => talk(misbehaves),
@@ -26,6 +26,11 @@ pub(crate) fn play(role: &str, rest: &[&str]) -> Result<()> {
         (terminal::ROLE, [_]) => fill_terminal(misbehaves),
         _ => Err(format!("there is no role {role:?} with {rest:?}").into()),
     }
+}
+
+/// Whether this scene is to go wrong.
+pub(crate) fn misbehaves(scene: &str) -> bool {
+    std::env::var(MISBEHAVE_VARIABLE).is_ok_and(|named| named == scene)
 }
 
 /// Opens every connection, then sends message after message on each and checks what comes back.

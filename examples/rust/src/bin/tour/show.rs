@@ -42,6 +42,8 @@ pub(crate) struct SceneResult {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) scenes: Vec<SceneResult>,
+    /// Scenes that have clients of their own.
+    pub(crate) apart: Vec<SceneResult>,
     /// Events that belong to no scene, or came after its end.
     pub(crate) strays: Vec<String>,
     /// The client's own count, at the end.
@@ -73,8 +75,13 @@ impl Report {
         faults
     }
 
+    /// The scenes of the show, then those apart.
+    pub(crate) fn all_scenes(&self) -> impl Iterator<Item = &SceneResult> {
+        self.scenes.iter().chain(&self.apart)
+    }
+
     pub(crate) fn is_right(&self) -> bool {
-        self.scenes.iter().all(|scene| scene.fault.is_none()) && self.faults().is_empty()
+        self.all_scenes().all(|scene| scene.fault.is_none()) && self.faults().is_empty()
     }
 }
 
@@ -119,7 +126,7 @@ impl<'voice> Show<'voice> {
     pub(crate) fn end(self) -> Report {
         let client = self.client.client_stats();
         let scenes = self.acts.into_iter().map(|act| act.result).collect();
-        Report { scenes, strays: self.strays, client }
+        Report { scenes, apart: Vec::new(), strays: self.strays, client }
     }
 
     /// When the first of the running scenes is overdue; none if none runs.

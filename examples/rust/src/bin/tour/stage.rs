@@ -2,9 +2,10 @@
 
 use std::fmt::Display;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
-use handle_watcher_client::{ChildProcess, Control, Event, EventKind, Mode, Signals, Token, WatchId};
+use handle_watcher_client::{
+    Control, Event, EventKind, Mode, Signals, Token, WatchId, WatchOptions, Watched,
+};
 
 use crate::Result;
 use crate::voice::Voice;
@@ -23,16 +24,10 @@ impl Stage<'_> {
         u64::from(self.number) << 32 | u64::from(item)
     }
 
-    /// Watches `handle` until it can be read, and keeps it.
+    /// Watches `handle` until it can be read, and keeps it: it is unwatched before it is closed.
     pub(crate) fn watch<T: AsFd>(&self, handle: T, mode: Mode, item: u32) -> Result<Watched<T>> {
-        let watch = self.control.watch(&handle, Signals::READABLE, mode, self.token(item))?;
-        Ok(Watched { control: self.control.clone(), watch, handle })
-    }
-
-    /// Watches a child until it has ended.
-    pub(crate) fn watch_child(&self, child: ChildProcess, item: u32) -> Result<Watched<ChildProcess>> {
-        let watch = self.control.watch_child(&child, self.token(item))?;
-        Ok(Watched { control: self.control.clone(), watch, handle: child })
+        let options = WatchOptions::new(Signals::READABLE, mode, self.token(item));
+        Ok(self.control.watch_owned(handle, options)?)
     }
 
     /// Tells the user what happened.
@@ -52,49 +47,15 @@ pub(crate) fn item_of(token: Token) -> u32 {
     token as u32
 }
 
-/// Something lent to the watcher. It is unwatched before it is closed.
-#[derive(Debug)]
-pub(crate) struct Watched<T> {
-    control: Control,
-    watch: WatchId,
-    pub(crate) handle: T,
-}
-
-impl<T> Watched<T> {
-    /// Refuses any event but a Ready of this very watch.
-    pub(crate) fn expect_ready(&self, event: &Event) -> Result<()> {
-        if event.watch != self.watch {
-            return Err(
-                format!("an event of watch {} has the token of watch {}", event.watch, self.watch).into()
-            );
-        }
-        if event.kind != EventKind::Ready {
-            return Err(format!("{:?} came where Ready was expected: {event:?}", event.kind).into());
-        }
-        Ok(())
+/// Refuses any event but a Ready of this very watch.
+pub(crate) fn expect_ready(watch: WatchId, event: &Event) -> Result<()> {
+    if event.watch != watch {
+        return Err(format!("an event of watch {} has the token of watch {watch}", event.watch).into());
     }
-
-    /// Arms a Once watch again.
-    pub(crate) fn arm(&self) -> Result<()> {
-        Ok(self.control.arm(self.watch)?)
+    if event.kind != EventKind::Ready {
+        return Err(format!("{:?} came where Ready was expected: {event:?}", event.kind).into());
     }
-
-    /// Arms it again, to tell either of its signals or that they did not come in time.
-    pub(crate) fn arm_until(&self, timeout: Duration) -> Result<()> {
-        Ok(self.control.arm_until(self.watch, timeout)?)
-    }
-
-    /// Asks for other signals.
-    pub(crate) fn change(&self, signals: Signals) -> Result<()> {
-        Ok(self.control.change(self.watch, signals)?)
-    }
-}
-
-impl<T> Drop for Watched<T> {
-    fn drop(&mut self) {
-        // NOT_FOUND means that it has ended, which is as good.
-        let _: handle_watcher_client::Result<()> = self.control.unwatch(self.watch);
-    }
+    Ok(())
 }
 
 #[cfg(test)]

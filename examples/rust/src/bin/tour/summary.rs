@@ -8,7 +8,7 @@ use crate::voice::{Colour, Voice, counted, grouped};
 
 pub(crate) fn print(voice: &Voice, report: &Report, stats: &Stats) -> Result<()> {
     voice.line(voice.paint(Colour::STRONG, "\nWhat was expected, and what came"))?;
-    for scene in &report.scenes {
+    for scene in report.all_scenes() {
         print_scene(voice, scene)?;
     }
     for fault in report.faults() {

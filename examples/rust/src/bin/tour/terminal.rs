@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Stdio;
 use std::time::Duration;
 
-use handle_watcher_client::{Event, EventKind, Mode, Signals};
+use handle_watcher_client::{Event, EventKind, Mode, Signals, Watched};
 use rustix::io::Errno;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 
 use crate::helper::{EXIT_ITEM, Helper};
 use crate::scene::Scene;
-use crate::stage::{Stage, Watched, item_of};
+use crate::stage::{Stage, expect_ready, item_of};
 use crate::voice::grouped;
 use crate::{Result, pattern};
 
@@ -89,7 +89,7 @@ impl Terminal {
     fn on_output(&mut self, stage: &Stage<'_>, event: &Event) -> Result<()> {
         let terminal = self.terminal.as_ref().ok_or("an event came after the end of the terminal")?;
         if event.kind != EventKind::Deadline || !self.is_slow() {
-            terminal.expect_ready(event)?;
+            expect_ready(terminal.id(), event)?;
         }
         if event.satisfied.contains(Signals::PEER_CLOSED) && self.hung_up_at.is_none() {
             self.hung_up_at = Some(self.received);
@@ -103,14 +103,14 @@ impl Terminal {
         if self.received.is_multiple_of(TELL_EVERY_BYTES) {
             stage.tell(format_args!("{} bytes", grouped(self.received as u64)))?;
         }
-        self.arm()
+        self.arm(stage)
     }
 
     /// Reads a part of what is there. True if there is nothing, and never will be.
     fn read(&mut self) -> Result<bool> {
         let Some(terminal) = &self.terminal else { return Ok(true) };
         let mut buffer = [0; READ_BYTES];
-        match rustix::io::read(terminal.handle.as_fd(), &mut buffer) {
+        match rustix::io::read(terminal.as_fd(), &mut buffer) {
             // This is how a terminal says that it has hung up and is empty.
             Ok(0) | Err(Errno::IO) => Ok(true),
             Ok(length) => self.check(&buffer[..length]).map(|()| false),
@@ -121,15 +121,16 @@ impl Terminal {
 
     /// Asks for more; what holds already is told at once. Near the end it asks for the hang-up alone, for a
     /// while.
-    fn arm(&self) -> Result<()> {
+    fn arm(&self, stage: &Stage<'_>) -> Result<()> {
         let Some(terminal) = &self.terminal else { return Ok(()) };
         if self.is_slow() {
-            terminal.change(Signals::PEER_CLOSED)?;
-            terminal.arm_until(SLOW_WAIT)
+            stage.control.change(terminal.id(), Signals::PEER_CLOSED)?;
+            stage.control.arm_until(terminal.id(), SLOW_WAIT)?;
         } else {
-            terminal.change(Signals::READABLE)?;
-            terminal.arm()
+            stage.control.change(terminal.id(), Signals::READABLE)?;
+            terminal.arm()?;
         }
+        Ok(())
     }
 
     /// The hang-up has not come, and little is left.

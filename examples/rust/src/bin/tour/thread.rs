@@ -4,13 +4,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use handle_watcher_client::{Control, Event, EventKind, Mode};
+use handle_watcher_client::{Control, Event, EventKind, Mode, Watched};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::Result;
 use crate::scene::Scene;
-use crate::stage::{Stage, Watched, item_of};
+use crate::stage::{Stage, expect_ready, item_of};
 
 const COUNTS: u64 = 8;
 const PAUSE: Duration = Duration::from_millis(150);
@@ -62,8 +62,8 @@ impl Scene for Counter {
                 stage.tell("it woke us")?;
             }
             COUNTER_ITEM => {
-                self.counter.expect_ready(event)?;
-                self.total += take_count(self.counter.handle.as_fd())?;
+                expect_ready(self.counter.id(), event)?;
+                self.total += take_count(self.counter.as_fd())?;
                 stage.tell(format_args!("it has counted to {}", self.total))?;
             }
             _ => return Err(format!("nobody asked for {event:?}").into()),

@@ -18,7 +18,7 @@ impl Colour {
 
     /// One for each scene, so that lines of one scene are seen to belong together.
     pub(crate) fn of_scene(number: u32) -> Self {
-        const COLOURS: [u8; 7] = [36, 33, 35, 34, 96, 95, 93];
+        const COLOURS: [u8; 8] = [36, 33, 35, 34, 96, 95, 93, 94];
         Self(COLOURS[number as usize % COLOURS.len()])
     }
 }

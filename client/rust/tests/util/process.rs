@@ -1,0 +1,129 @@
+//! Looks at this process, and tests that need a process of their own.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::PROMPT;
+
+/// Set in a process that runs one test alone; its value is the test's name.
+const ALONE: &str = "HANDLE_WATCHER_TEST_ALONE";
+
+/// Runs a block in a process of its own: the test program runs itself again with this one test, and the test fails if
+/// that does. The first argument is the name of the test function this stands in.
+macro_rules! alone {
+    ($name:ident, $body:expr) => {
+        $crate::util::run_alone(module_path!(), stringify!($name), || {
+            $body;
+        })
+    };
+}
+pub(crate) use alone;
+
+#[track_caller]
+pub(crate) fn run_alone(module: &str, name: &str, body: impl FnOnce()) {
+    let inner = module.split_once("::").map_or(String::new(), |(_, inner)| format!("{inner}::"));
+    let test = format!("{inner}{name}");
+    if std::env::var(ALONE).is_ok_and(|asked| asked == test) {
+        return body();
+    }
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new(program)
+        .args([&test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
+        .env(ALONE, &test)
+        .output()
+        .expect("this program runs again");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{test} failed in a process of its own ({}):\n{said}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// How many descriptors this process has open.
+pub(crate) fn descriptor_count() -> usize {
+    // The one that reads the folder is among them.
+    std::fs::read_dir("/proc/self/fd").expect("proc").count() - 1
+}
+
+/// The id of this process's thread with that name.
+#[track_caller]
+pub(crate) fn thread_id(name: &str) -> u32 {
+    find_thread(name).unwrap_or_else(|| panic!("no thread is called {name}"))
+}
+
+pub(crate) fn find_thread(name: &str) -> Option<u32> {
+    // The kernel keeps 15 bytes.
+    let name = &name[..name.len().min(15)];
+    for entry in std::fs::read_dir("/proc/self/task").expect("proc") {
+        let path = entry.expect("proc").path();
+        // A thread may end while we look.
+        let Ok(found) = std::fs::read_to_string(path.join("comm")) else { continue };
+        if found.trim_end() == name {
+            return path.file_name().and_then(|id| id.to_str()).and_then(|id| id.parse().ok());
+        }
+    }
+    None
+}
+
+/// The processor time a thread has used, in ticks of 10 ms.
+pub(crate) fn processor_ticks(thread: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("the thread lives");
+    // The name in brackets may hold anything; the fields after it are numbered from 3.
+    let (_, fields) = stat.rsplit_once(')').expect("a name in brackets");
+    let mut times =
+        fields.split_whitespace().skip(14 - 3).map(|field| field.parse::<u64>().expect("a number"));
+    let (user, system) = (times.next().expect("utime"), times.next().expect("stime"));
+    user + system
+}
+
+/// A line of a thread's status, such as `SigBlk`.
+pub(crate) fn thread_status(thread: u32, name: &str) -> String {
+    let status =
+        std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).expect("the thread lives");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.expect("the kernel has this line").trim().to_owned()
+}
+
+/// The memory this process has, in KiB.
+pub(crate) fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("proc");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel has this line");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// Runs a block and checks that the process has as many descriptors afterwards as before. Only for a test that runs
+/// alone.
+#[track_caller]
+pub(crate) fn expect_no_leak(body: impl FnOnce()) {
+    let before = descriptor_count();
+    body();
+    // Threads of the test itself may still be closing.
+    let until = Instant::now() + PROMPT;
+    while descriptor_count() != before && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(descriptor_count(), before, "descriptors leaked");
+}
+
+/// Numbers that look random and are the same in every run.
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
