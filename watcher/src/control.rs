@@ -65,8 +65,8 @@ impl Control {
     /// event of it reaches whoever gets the number next.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the descriptor is not open; `FAILED_PRECONDITION` if it is a regular file or a
-    /// directory, or after a fork; `RESOURCE_EXHAUSTED` at a limit, ours or the kernel's; `UNAVAILABLE` after the
+    /// `INVALID_ARGUMENT` if the descriptor is not open, or for unknown signal bits; `FAILED_PRECONDITION` if it is a
+    /// regular file or a directory, for [`Mode::Level`] at a port that is told by a call, or after a fork; `RESOURCE_EXHAUSTED` at a limit, ours or the kernel's; `UNAVAILABLE` after the
     /// watcher stopped or the client was dropped.
     pub fn watch(&self, handle: impl AsFd, signals: Signals, mode: Mode, token: Token) -> Result<WatchId> {
         self.watch_with(handle, WatchOptions::new(signals, mode, token))
@@ -89,7 +89,8 @@ impl Control {
     }
 
     /// Watches a child process: one `Ready` with `READABLE` when it has ended, handed out after the data it left in
-    /// descriptors this client watches. Its exit status stays the caller's to collect.
+    /// descriptors this client watches, for which it is held back for at most a second. Its exit status stays the
+    /// caller's to collect.
     ///
     /// # Errors
     /// As [`watch`](Self::watch).
@@ -162,6 +163,7 @@ impl Control {
     /// `NOT_FOUND` as [`arm`](Self::arm); `FAILED_PRECONDITION` after a fork.
     pub fn change(&self, watch: WatchId, signals: Signals) -> Result<()> {
         let reference = self.find_watch(watch)?;
+        Self::check_signals(signals)?;
         self.change_found(reference, Wish::These(signals))
     }
 
@@ -246,22 +248,36 @@ impl Control {
     /// before that event is handed out are merged into it and counted.
     ///
     /// # Errors
-    /// `UNAVAILABLE` after the client was dropped; `FAILED_PRECONDITION` after a fork.
+    /// `UNAVAILABLE` after the client was dropped or the watcher stopped; `FAILED_PRECONDITION` after a fork.
     pub fn wake(&self) -> Result<()> {
         self.shared.check_process()?;
         if self.port.ring(self.shared.rows(), self.wake) {
             return Ok(());
         }
-        Err(Status::new(Code::Unavailable, "the client was dropped; there is nobody to wake"))
+        Err(Status::new(
+            Code::Unavailable,
+            "the client was dropped or the watcher has stopped; there is nobody to wake",
+        ))
     }
 
-    /// What the watcher did so far, for all its clients.
+    /// Whether calls can work at all; for callers that take locks of their own first.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` after a fork. One load, no system call.
+    pub fn check_process(&self) -> Result<()> {
+        self.shared.check_process()
+    }
+
+    /// What the watcher did so far, for all its clients. All zeros after a fork.
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        if self.shared.is_forked() { Stats::default() } else { self.shared.stats() }
     }
 
-    /// What this client has and had.
+    /// What this client has and had. All zeros after a fork.
     pub fn client_stats(&self) -> ClientStats {
+        if self.shared.is_forked() {
+            return ClientStats::default();
+        }
         ClientStats { handles: self.handles.len() as u64, ..self.port.stats() }
     }
 
@@ -323,6 +339,20 @@ impl Control {
         self.start_deadline(attached?, options)
     }
 
+    /// A set that holds nothing but the five signals there are.
+    fn check_signals(signals: Signals) -> Result<()> {
+        let unknown = signals.bits() & !Signals::all().bits();
+        if unknown == 0 {
+            return Ok(());
+        }
+        Err(Status::new(
+            Code::InvalidArgument,
+            format!(
+                "the signals have unknown bits, {unknown:#x}; use READABLE, WRITABLE, PEER_CLOSED, PRIORITY and ERROR"
+            ),
+        ))
+    }
+
     fn attach(
         &self,
         number: RawFd,
@@ -330,7 +360,7 @@ impl Control {
         child: bool,
         ended: &mut Ended,
     ) -> Result<Reference> {
-        self.port.check_mode(options.mode)?;
+        Self::check_signals(options.signals)?;
         let role = Role { kind: Kind::Watch, mode: options.mode, wished: options.signals, child };
         let deadline_ns = to_deadline_ns(options.deadline);
         let start =

@@ -62,8 +62,8 @@ impl Seat {
         self.is_vacant.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn vacate(&self) {
-        self.is_vacant.store(true, Ordering::SeqCst);
+    pub(crate) fn set_vacant(&self, is_vacant: bool) {
+        self.is_vacant.store(is_vacant, Ordering::SeqCst);
     }
 
     /// True if a watch of this mode belongs in the front from the start.
@@ -156,6 +156,14 @@ impl Front {
     /// Takes a number's entry out. An error means that the number no longer names the file that was added.
     pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
         match self.inner.delete(number) {
+            Err(Errno::NOENT) if self.is_rebuilding.load(Ordering::Acquire) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Whether the number is still the file of its entry.
+    pub(crate) fn prove(&self, number: RawFd) -> Result<(), Errno> {
+        match self.inner.prove(number) {
             Err(Errno::NOENT) if self.is_rebuilding.load(Ordering::Acquire) => Ok(()),
             other => other,
         }

@@ -17,7 +17,8 @@ use crate::state::Kind;
 pub struct Drained {
     /// How many events it handed out.
     pub count: usize,
-    /// More wait: drain again. If false, the notifier will be called when the next one is queued.
+    /// More wait, or the news that the watcher has stopped: drain again. If false, the notifier will be called when the
+    /// next one is queued.
     pub has_more: bool,
 }
 
@@ -29,7 +30,7 @@ pub struct NotifiedPort {
 }
 
 impl Port {
-    /// Turns the port into one that calls `notifier` when events wait. Call [`NotifiedPort::drain`] once to begin.
+    /// Turns the port into one that calls `notifier` when events wait, at once if some do.
     ///
     /// # Errors
     /// The port is given back with `FAILED_PRECONDITION` if it has a Level watch or after a fork.
@@ -37,6 +38,8 @@ impl Port {
     pub fn into_notified(self, notifier: Arc<dyn Notify>) -> Result<NotifiedPort, Refused<Self>> {
         let shared = Arc::clone(self.control().shared());
         let queue = Arc::clone(self.control().port());
+        // Vacated first: from here on no Level watch can be added, and none can move to the front.
+        queue.seat().set_vacant(true);
         let (mut has_level, mut watches) = (false, Vec::new());
         queue.visit_rows(shared.rows(), |slot, row| {
             let state = row.state.load();
@@ -55,12 +58,16 @@ impl Port {
             shared.check_process().err()
         };
         if let Some(status) = refusal {
+            queue.seat().set_vacant(false);
             return Err(Refused { status, value: self });
         }
         queue.set_notifier(notifier);
         // Each one is looked at under its node's lock, after the seat was vacated: none can be left in the front.
         for reference in watches {
             self.control().retreat(reference);
+        }
+        if !queue.arm_notifier() {
+            queue.call_notifier();
         }
         Ok(NotifiedPort { port: self })
     }

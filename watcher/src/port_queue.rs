@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use handle_watcher_wire::{Code, Event, EventKind, Mode, Result, Signals, Status};
+use handle_watcher_wire::{Code, Event, EventKind, Result, Signals, Status};
 
 use crate::events::{Events, event_of, ready_event};
 use crate::front::{Front, FrontPolicy, Seat};
@@ -137,23 +137,9 @@ impl PortQueue {
         &self.seat
     }
 
-    /// # Errors
-    /// `FAILED_PRECONDITION` for a mode that this port cannot serve.
-    pub(crate) fn check_mode(&self, mode: Mode) -> Result<()> {
-        if mode == Mode::Level && self.seat.is_vacant() {
-            return Err(Status::new(
-                Code::FailedPrecondition,
-                "a Level watch is told as long as its client comes back for more, and a port that is told by a call \
-                 never comes back; use Once or Edge",
-            ));
-        }
-        Ok(())
-    }
-
-    /// From now on nobody waits at the port; `notifier` is called instead.
+    /// Has `notifier` called from now on, once armed. The seat was vacated before.
     pub(crate) fn set_notifier(&self, notifier: Arc<dyn Notify>) {
         self.notifier.get_or_init(|| notifier);
-        self.seat.vacate();
     }
 
     /// Has the notifier called when something is queued next; false if something is there already.
@@ -330,7 +316,7 @@ impl PortQueue {
         let mut queue = self.lock();
         let row = rows.row(reference.slot);
         let state = row.state.load();
-        if state.generation() != reference.generation || !state.is_live() {
+        if state.generation() != reference.generation || !state.is_live() || queue.stopped {
             return false;
         }
         row.count().store(row.count().load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
@@ -493,7 +479,7 @@ impl PortQueue {
     }
 
     /// Runs foreign code: outside every lock, and a panic of it harms nobody else.
-    fn call_notifier(&self) {
+    pub(crate) fn call_notifier(&self) {
         let Some(notifier) = self.notifier.get() else { return };
         let call = std::panic::AssertUnwindSafe(|| notifier.notify());
         if std::panic::catch_unwind(call).is_err() {

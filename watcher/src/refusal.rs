@@ -33,6 +33,14 @@ pub(crate) fn never_wished(reference: Reference) -> Status {
     )
 }
 
+pub(crate) fn no_level() -> Status {
+    Status::new(
+        Code::FailedPrecondition,
+        "a Level watch is told as long as its client comes back for more, and a port that is told by a call never comes \
+         back; use Once or Edge",
+    )
+}
+
 pub(crate) fn closed_behind(number: RawFd) -> Status {
     Status::new(
         Code::NotFound,

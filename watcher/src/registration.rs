@@ -74,11 +74,11 @@ impl WaitSet {
         }
     }
 
-    /// After a row left the back: its entry goes with the last one. With others there it is told to the kernel as it
-    /// was, which proves the number; it shrinks when it next reports something that nobody asked for.
+    /// After a row left the back: its entry goes with the last one. With others there it stays as it is, and the number
+    /// is proved; it shrinks when it next reports something that nobody asked for.
     pub(crate) fn leave_back(&self, number: RawFd, node: &mut Node) -> Result<(), Errno> {
         if node.back_rows > 0 {
-            return self.register_back_as(number, node, node.wished, node.is_persistent());
+            return self.back.prove(number);
         }
         if !node.is_registered() {
             return Ok(());
@@ -135,10 +135,10 @@ impl WaitSet {
     /// it was closed behind our back: ends them.
     pub(crate) fn prove(&self, number: RawFd, node: &mut Node, ended: &mut Ended) {
         let result = if node.is_registered() {
-            self.register_back_as(number, node, node.wished, node.is_persistent())
+            self.back.prove(number)
         } else {
             let front = self.front_of(self.rows.row(node.rows.head()));
-            front.map_or(Ok(()), |front| self.register_front(number, node, &front))
+            front.map_or(Ok(()), |front| front.prove(number))
         };
         if is_gone(result) {
             self.end_rows(node, Code::NotFound, ended);

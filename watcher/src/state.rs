@@ -119,7 +119,7 @@ impl State {
     }
 
     fn with_signals_at(self, shift: u32, signals: Signals) -> Self {
-        Self(self.0 & !(SIGNALS_MASK << shift) | u64::from(signals.bits()) << shift)
+        Self(self.0 & !(SIGNALS_MASK << shift) | (u64::from(signals.bits()) & SIGNALS_MASK) << shift)
     }
 
     pub(crate) fn generation(self) -> u32 {
@@ -346,7 +346,7 @@ impl StateWord {
     /// Moves a live row between back and front. Called under the lock of its node.
     pub(crate) fn set_in_front(&self, generation: u32, in_front: bool) {
         self.update(generation, |state| {
-            let moved = state.without(FRONT | TOLD | AWAY);
+            let moved = state.without(FRONT | AWAY);
             Some(if in_front { moved.with(FRONT) } else { moved })
         });
     }
@@ -390,10 +390,10 @@ impl StateWord {
         })
     }
 
-    /// Arms a live row that wishes for something. Gives the state it had.
+    /// Arms a live row that wishes for something; what nobody can consume is told once more. Gives the state it had.
     pub(crate) fn arm(&self, generation: u32) -> Option<State> {
         self.update(generation, |state| {
-            (state.has(LIVE) && !state.wished().is_empty()).then(|| state.with(ARMED))
+            (state.has(LIVE) && !state.wished().is_empty()).then(|| state.without(TOLD | AWAY).with(ARMED))
         })
     }
 

@@ -19,7 +19,7 @@ use crate::heat::Heat;
 use crate::kernel_flags::to_signals;
 use crate::list::NIL;
 use crate::nodes::{Marks, Node, Nodes};
-use crate::refusal::{beyond_limit, closed_behind, gone, never_wished, paused, refusal};
+use crate::refusal::{beyond_limit, closed_behind, gone, never_wished, no_level, paused, refusal};
 use crate::rows::{NO_DEADLINE, Reference, Row, Rows};
 use crate::state::{Outcome, State};
 use crate::sys::epoll::{Epoll, KernelEvent, WAKER_TOKEN};
@@ -89,10 +89,13 @@ impl WaitSet {
             self.prove(number, &mut node, ended);
         }
         let state = row.state.load();
+        if state.mode() == Mode::Level && seat.is_vacant() {
+            return Err(no_level());
+        }
         // A child is told after data, which only the queue can do.
         let stays = state.wished().is_empty() || state.is_child();
         let front = seat.front_from_start(state.mode()).filter(|_| !stays);
-        let front = front.filter(|front| self.fits(&node, front, state.mode()));
+        let front = front.filter(|front| self.make_room(number, &mut node, front, state.mode(), ended));
         if !row.state.publish(reference.generation, front.is_some()) {
             return Err(Status::new(
                 Code::Unavailable,
@@ -140,7 +143,8 @@ impl WaitSet {
             return Err(if is_paused { paused() } else { gone(reference) });
         };
         let deadline_before = row.swap_deadline(deadline_ns);
-        match self.wanted_front(row, before, seat).filter(|front| self.fits(&node, front, before.mode())) {
+        let front = self.wanted_front(row, before, seat);
+        match front.filter(|front| self.make_room(number, &mut node, front, before.mode(), ended)) {
             Some(front) if !before.is_in_front() => {
                 self.move_to_front(number, &mut node, row, reference, front, ended);
             }
@@ -186,7 +190,7 @@ impl WaitSet {
             }
         }
         let front = seat.front_from_start(before.mode()).filter(|_| !wished.is_empty() && !before.is_child());
-        match front.filter(|front| self.fits(&node, front, before.mode())) {
+        match front.filter(|front| self.make_room(number, &mut node, front, before.mode(), ended)) {
             Some(front) if !before.is_in_front() => {
                 self.move_to_front(number, &mut node, row, reference, front, ended);
             }
@@ -390,7 +394,7 @@ impl WaitSet {
         let state = row.state.load();
         let is_meant = state.generation() == reference.generation && state.is_armed() && !state.is_in_front();
         if let Some(front) = seat.front_from_start(state.mode()).filter(|_| is_meant)
-            && self.fits(&node, front, state.mode())
+            && self.make_room(number, &mut node, front, state.mode(), ended)
         {
             self.move_to_front(number, &mut node, row, reference, front, ended);
         }
@@ -437,17 +441,33 @@ impl WaitSet {
         seat.front_from_start(before.mode())
     }
 
-    /// One entry serves one mode in a front: a level entry would tell an Edge or Once watch too often.
-    fn fits(&self, node: &Node, front: &Front, mode: Mode) -> bool {
+    /// One entry serves one mode in a front: a level entry would tell an Edge or Once watch too often. A Level watch,
+    /// which only the front serves exactly, has others make room for it; any other yields. True if there is room.
+    fn make_room(
+        &self,
+        number: RawFd,
+        node: &mut Node,
+        front: &Front,
+        mode: Mode,
+        ended: &mut Ended,
+    ) -> bool {
         if !node.has_front() {
             return true;
         }
-        let mut fits = true;
-        self.visit(node, |_, row| {
+        let mut others = Vec::new();
+        self.visit(node, |slot, row| {
             let state = row.state.load();
-            fits &= !is_served_by(row, state, front) || state.mode() == mode;
+            if is_served_by(row, state, front) && state.mode() != mode {
+                others.push(Reference { slot, generation: state.generation() });
+            }
         });
-        fits
+        if mode != Mode::Level {
+            return others.is_empty();
+        }
+        for other in others {
+            self.move_to_back(number, node, self.rows.row(other.slot), other, ended);
+        }
+        true
     }
 
     /// Ends every row of a node and leaves it empty. The kernel's entries are the caller's business.

@@ -55,9 +55,7 @@ impl ChannelClient {
         let (sender, receiver) = bounded(1);
         let bell = Arc::new(ChannelBell { sender });
         let client = client.into_notified(Arc::clone(&bell) as Arc<dyn Notify>)?;
-        let mut channel = Self { client, receiver, bell };
-        channel.drain(&mut Events::with_capacity(0))?;
-        Ok(channel)
+        Ok(Self { client, receiver, bell })
     }
 
     /// Gets one message when events wait. Clones of it get the same message once between them.

@@ -79,6 +79,23 @@ impl Epoll {
         epoll::modify(self.set(), borrow(number)?, EventData::new_u64(token), flags)
     }
 
+    /// Whether the set has an entry of the file that this number means now. Changes nothing, and makes the kernel report
+    /// nothing: adding what is there is refused.
+    ///
+    /// # Errors
+    /// `NOENT` or `BADF` if the number does not mean a file of this set.
+    pub(crate) fn prove(&self, number: RawFd) -> Result<(), Errno> {
+        match self.add(number, EventFlags::ONESHOT, 0) {
+            Err(Errno::EXIST) => Ok(()),
+            Ok(()) => {
+                // The error could only be that it is gone again, which is what is wanted.
+                let _: Result<(), Errno> = self.delete(number);
+                Err(Errno::NOENT)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
     pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
         epoll::delete(self.set(), borrow(number)?)
     }
