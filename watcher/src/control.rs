@@ -308,7 +308,7 @@ impl Control {
         }
         self.shared.waits.set_front(self.port.index(), None);
         // Without a watcher there is nobody whose memory of the port matters.
-        if self.shared.send(Command::Close(self.port.index()), u64::MAX).is_err() {
+        if self.shared.send(Command::Close(self.port.index()), 0).is_err() {
             self.shared.forget_port(self.port.index());
         }
     }

@@ -39,6 +39,9 @@ struct Registry {
     count: u32,
     /// The watcher has stopped; a client made now would wait for ever.
     is_closed: bool,
+    /// What clients that are gone had counted.
+    gone_wakes: u64,
+    gone_from_fronts: u64,
 }
 
 #[derive(Debug)]
@@ -214,7 +217,10 @@ impl Shared {
     pub(crate) fn forget_port(&self, index: u32) {
         let mut registry = self.registry();
         let place = registry.ports.get_mut(index as usize);
-        if place.and_then(Option::take).is_some() {
+        if let Some(port) = place.and_then(Option::take) {
+            let gone = port.stats();
+            registry.gone_wakes += gone.wakes;
+            registry.gone_from_fronts += gone.from_front;
             registry.count -= 1;
             registry.free.push(index);
         }
@@ -280,6 +286,11 @@ impl Shared {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = self.counters.snapshot();
         stats.wakes = self.commands.wakes();
+        {
+            let registry = self.registry();
+            stats.client_wakes = registry.gone_wakes;
+            stats.from_fronts = registry.gone_from_fronts;
+        }
         for port in self.ports() {
             let client = port.stats();
             stats.clients += 1;

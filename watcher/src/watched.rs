@@ -3,9 +3,15 @@
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use handle_watcher_wire::{Result, WatchId};
+use handle_watcher_wire::{Result, Signals, Token, WatchId};
 
+use crate::child_process::ChildProcess;
 use crate::control::{Control, WatchOptions};
+use crate::deadline::Deadline;
+use crate::handle_table::Refused;
+
+/// Why a handle is always there.
+const HELD: &str = "a handle leaves only with the whole value";
 
 /// Something with a descriptor that is being watched. Dropping it ends the watch first and closes the descriptor then,
 /// which is the one order that is always right.
@@ -14,17 +20,35 @@ pub struct Watched<T> {
     // Declared before the handle; the watch is ended in `drop`, the handle is dropped after that.
     control: Control,
     watch: WatchId,
-    handle: T,
+    /// `None` only once it was given back.
+    handle: Option<T>,
 }
 
 impl Control {
     /// Watches something with a descriptor and keeps it together with its watch.
     ///
     /// # Errors
-    /// As [`watch`](Self::watch); what was to be watched is dropped.
-    pub fn watch_owned<T: AsFd>(&self, handle: T, options: WatchOptions) -> Result<Watched<T>> {
-        let watch = self.watch_with(&handle, options)?;
-        Ok(Watched { control: self.clone(), watch, handle })
+    /// As [`watch`](Self::watch); what was to be watched is given back.
+    pub fn watch_owned<T: AsFd>(&self, handle: T, options: WatchOptions) -> Result<Watched<T>, Refused<T>> {
+        match self.watch_with(&handle, options) {
+            Ok(watch) => Ok(Watched { control: self.clone(), watch, handle: Some(handle) }),
+            Err(status) => Err(Refused { status, value: handle }),
+        }
+    }
+
+    /// [`watch_child`](Self::watch_child) of a child that is kept together with its watch.
+    ///
+    /// # Errors
+    /// As [`watch`](Self::watch); the child is given back.
+    pub fn watch_child_owned(
+        &self,
+        child: ChildProcess,
+        token: Token,
+    ) -> Result<Watched<ChildProcess>, Refused<ChildProcess>> {
+        match self.watch_child(&child, token) {
+            Ok(watch) => Ok(Watched { control: self.clone(), watch, handle: Some(child) }),
+            Err(status) => Err(Refused { status, value: child }),
+        }
     }
 }
 
@@ -41,31 +65,59 @@ impl<T> Watched<T> {
     pub fn arm(&self) -> Result<()> {
         self.control.arm(self.watch)
     }
+
+    /// Arms the watch with a deadline.
+    ///
+    /// # Errors
+    /// As [`Control::arm_until`].
+    pub fn arm_until(&self, deadline: impl Into<Deadline>) -> Result<()> {
+        self.control.arm_until(self.watch, deadline)
+    }
+
+    /// Replaces what the watch waits for.
+    ///
+    /// # Errors
+    /// As [`Control::change`].
+    pub fn change(&self, signals: Signals) -> Result<()> {
+        self.control.change(self.watch, signals)
+    }
+
+    /// Ends the watch and gives the handle back.
+    pub fn into_inner(mut self) -> T {
+        self.end();
+        self.handle.take().expect(HELD)
+    }
+
+    fn end(&self) {
+        // NOT_FOUND: it has ended already; after a fork the watch is the parent's.
+        let _: Result<()> = self.control.unwatch(self.watch);
+    }
 }
 
 impl<T> Deref for Watched<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.handle
+        self.handle.as_ref().expect(HELD)
     }
 }
 
 impl<T> DerefMut for Watched<T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.handle
+        self.handle.as_mut().expect(HELD)
     }
 }
 
 impl<T: AsFd> AsFd for Watched<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.handle.as_fd()
+        self.deref().as_fd()
     }
 }
 
 impl<T> Drop for Watched<T> {
     fn drop(&mut self) {
-        // NOT_FOUND: it has ended already; after a fork the watch is the parent's.
-        let _: Result<()> = self.control.unwatch(self.watch);
+        if self.handle.is_some() {
+            self.end();
+        }
     }
 }

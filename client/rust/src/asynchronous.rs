@@ -2,13 +2,15 @@
 
 use std::future::Future;
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use handle_watcher::{
-    Code, Control, Deadline, Event, EventKind, Events, Mode, NotifiedPort, Notify, Result, Signals, Status,
-    TimerId, WatchId,
+    Control, Deadline, Event, EventKind, Events, Mode, NotifiedPort, Notify, Result, Signals, Status,
+    TimerId, Token, WatchId,
 };
 
 use crate::client::Client;
@@ -48,47 +50,88 @@ const BATCH: usize = 64;
 #[derive(Clone, Debug)]
 pub struct AsyncClient {
     core: Arc<Core>,
+    /// The last clone that goes drops the port, on the thread it goes on.
+    _life: Arc<Life>,
 }
 
-/// Shared by every clone. While the lock is held nothing foreign runs: no waker is woken or dropped, and no call is made
-/// that could post to the port and so come back here.
+/// Shared by every clone and, weakly, by the notifier.
+///
+/// Nothing foreign runs under `state`: no waker is woken or dropped, and no call is made that could post to a port. The
+/// drainer may run other clients' notifiers, so nobody waits for its lock in a notifier: who finds it taken leaves word.
 #[derive(Debug)]
 struct Core {
     control: Control,
+    drainer: Mutex<Drainer>,
+    /// Somebody wants another look at the port.
+    again: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
-struct State {
-    /// `None` only while the client is being made.
+struct Drainer {
     client: Option<Client<NotifiedPort>>,
     events: Events,
-    slots: Vec<Slot>,
-    free: Vec<usize>,
     /// Kept from call to call, so that no call allocates.
     woken: Vec<Waker>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
     /// Why nothing more will come.
     end: Option<Status>,
 }
 
-/// What one watch or timer has come to. Its index is the token. An event can only be its present owner's: a slot is
-/// freed after its watch or timer was taken back, and from then on nothing of that is handed out.
+/// What one watch or timer has come to. Its token is its place and its generation, which counts from 1, so no token that
+/// a caller would choose is taken for one.
 #[derive(Debug, Default)]
 struct Slot {
+    generation: u32,
     told: Option<Event>,
     waker: Option<Waker>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    index: u32,
+    generation: u32,
+}
+
+impl Place {
+    fn token(self) -> Token {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+}
+
+#[derive(Debug, Default)]
 struct Dispatcher {
-    core: std::sync::OnceLock<std::sync::Weak<Core>>,
+    core: OnceLock<Weak<Core>>,
 }
 
 impl Notify for Dispatcher {
     fn notify(&self) {
-        if let Some(core) = self.core.get().and_then(std::sync::Weak::upgrade) {
+        if let Some(core) = self.core.get().and_then(Weak::upgrade) {
             core.dispatch();
         }
+    }
+}
+
+#[derive(Debug)]
+struct Life {
+    core: Arc<Core>,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        let drainer = if self.core.control.check_process().is_ok() {
+            self.core.drainer.lock().ok()
+        } else {
+            // After a fork the lock may be held by a thread that is not here.
+            self.core.drainer.try_lock().ok()
+        };
+        let client = drainer.and_then(|mut drainer| drainer.client.take());
+        drop(client);
     }
 }
 
@@ -97,76 +140,78 @@ impl Core {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes every event to its slot and wakes who waits for it, after the lock was let go of.
+    /// Takes every event to its slot and wakes who waits for it, holding no lock meanwhile.
     fn dispatch(&self) {
-        let mut woken = {
-            let mut state = self.lock();
-            while state.take_batch() {}
-            std::mem::take(&mut state.woken)
-        };
-        for waker in woken.drain(..) {
-            waker.wake();
-        }
-        let mut state = self.lock();
-        if state.woken.capacity() < woken.capacity() && state.woken.is_empty() {
-            state.woken = woken;
-        }
-    }
-}
-
-impl State {
-    /// True if more waits.
-    fn take_batch(&mut self) -> bool {
-        let Some(client) = &mut self.client else { return false };
-        let drained = match client.port_mut().drain(&mut self.events) {
-            Ok(drained) => drained,
-            Err(status) => {
-                self.end = Some(status);
-                self.woken.extend(self.slots.iter_mut().filter_map(|slot| slot.waker.take()));
-                return false;
+        loop {
+            self.again.store(true, Ordering::SeqCst);
+            let mut drainer = match self.drainer.try_lock() {
+                Ok(drainer) => drainer,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                // Whoever has it looks once more when it let go.
+                Err(TryLockError::WouldBlock) => return,
+            };
+            self.again.store(false, Ordering::SeqCst);
+            let has_more = self.take_batch(&mut drainer);
+            let mut woken = std::mem::take(&mut drainer.woken);
+            drop(drainer);
+            let panic = wake_all(&mut woken);
+            if let Ok(mut drainer) = self.drainer.try_lock()
+                && drainer.woken.capacity() == 0
+            {
+                drainer.woken = woken;
             }
-        };
-        for event in self.events.iter() {
-            let index = usize::try_from(event.token).unwrap_or(usize::MAX);
-            let Some(slot) = self.slots.get_mut(index) else { continue };
-            // Ended is the last event of a watch and stands for whatever came before it.
-            slot.told = Some(*event);
-            self.woken.extend(slot.waker.take());
+            if let Some(panic) = panic {
+                // Passed on when everybody was woken: the port counts it. What may be left is looked at first.
+                if has_more || self.again.load(Ordering::SeqCst) {
+                    self.dispatch();
+                }
+                resume_unwind(panic);
+            }
+            if !has_more && !self.again.load(Ordering::SeqCst) {
+                return;
+            }
         }
-        drained.has_more
     }
 
-    fn take_slot(&mut self) -> usize {
-        self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            self.slots.len() - 1
-        })
+    /// True if more waits.
+    fn take_batch(&self, drainer: &mut Drainer) -> bool {
+        let Some(client) = &mut drainer.client else { return false };
+        let drained = client.port_mut().drain(&mut drainer.events);
+        let mut state = self.lock();
+        match drained {
+            Ok(drained) => {
+                for event in &drainer.events {
+                    drainer.woken.extend(state.tell(event));
+                }
+                drained.has_more
+            }
+            Err(status) => {
+                state.end = Some(status);
+                drainer.woken.extend(state.slots.iter_mut().filter_map(|slot| slot.waker.take()));
+                false
+            }
+        }
     }
 
-    /// Gives what was in the slot, for the caller to drop after it let go of the lock.
-    fn free_slot(&mut self, index: usize) -> Slot {
-        self.free.push(index);
-        std::mem::take(&mut self.slots[index])
-    }
-}
-
-impl Core {
-    fn take_slot(&self) -> usize {
-        self.lock().take_slot()
+    fn take_slot(&self) -> Result<Place> {
+        // Before the lock, which after a fork may be held by a thread that is not here.
+        self.control.check_process()?;
+        Ok(self.lock().take_slot())
     }
 
-    fn free_slot(&self, index: usize) {
-        let freed = self.lock().free_slot(index);
+    fn free_slot(&self, place: Place) {
+        let freed = self.lock().free_slot(place);
         drop(freed);
     }
 
     /// What the slot was told, or why nothing more comes; otherwise leaves the waker.
-    fn poll_slot(&self, index: usize, context: &Context<'_>) -> Poll<Result<Event>> {
+    fn poll_slot(&self, place: Place, context: &Context<'_>) -> Poll<Result<Event>> {
+        self.control.check_process()?;
         let mut left = Some(context.waker().clone());
         let polled = {
             let mut state = self.lock();
             let end = state.end.clone();
-            let slot = &mut state.slots[index];
+            let slot = &mut state.slots[place.index as usize];
             match (slot.told.take(), end) {
                 (Some(event), _) => Poll::Ready(Ok(event)),
                 (None, Some(status)) => Poll::Ready(Err(status)),
@@ -182,42 +227,82 @@ impl Core {
     }
 }
 
-impl AsyncClient {
-    pub(crate) fn new(client: Client) -> Result<Self> {
-        let dispatcher = Arc::new(Dispatcher { core: std::sync::OnceLock::new() });
-        let control = client.control().clone();
-        let state = State {
-            client: None,
-            events: Events::with_capacity(BATCH),
-            slots: Vec::new(),
-            free: Vec::new(),
-            woken: Vec::new(),
-            end: None,
-        };
-        let core = Arc::new(Core { control, state: Mutex::new(state) });
-        dispatcher.core.get_or_init(|| Arc::downgrade(&core));
-        let client = client.into_notified(dispatcher)?;
-        core.lock().client = Some(client);
-        // The first look; the notifier is called from here on.
-        core.dispatch();
-        Ok(Self { core })
+/// Wakes all of them, whatever one of them does. Gives the first panic.
+fn wake_all(woken: &mut Vec<Waker>) -> Option<Box<dyn std::any::Any + Send>> {
+    let mut panic = None;
+    for waker in woken.drain(..) {
+        if let Err(cause) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            panic.get_or_insert(cause);
+        }
+    }
+    panic
+}
+
+impl State {
+    /// Gives the waker of who waits for it.
+    fn tell(&mut self, event: &Event) -> Option<Waker> {
+        let index = usize::try_from(event.token & u64::from(u32::MAX)).ok()?;
+        let slot = self.slots.get_mut(index)?;
+        if event.kind == EventKind::Wake || event.token >> 32 != u64::from(slot.generation) {
+            return None;
+        }
+        // Ended is the last event of a watch and stands for whatever came before it.
+        slot.told = Some(*event);
+        slot.waker.take()
     }
 
-    /// The control handle, for what is not awaited.
+    fn take_slot(&mut self) -> Place {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 1, ..Slot::default() });
+            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+        });
+        Place { index, generation: self.slots[index as usize].generation }
+    }
+
+    /// Gives what was in the slot, for the caller to drop after it let go of the lock.
+    fn free_slot(&mut self, place: Place) -> Slot {
+        let slot = &mut self.slots[place.index as usize];
+        let next = Slot { generation: place.generation.wrapping_add(1).max(1), ..Slot::default() };
+        self.free.push(place.index);
+        std::mem::replace(slot, next)
+    }
+}
+
+impl AsyncClient {
+    pub(crate) fn new(client: Client) -> Result<Self> {
+        let dispatcher = Arc::new(Dispatcher::default());
+        let drainer = Drainer { client: None, events: Events::with_capacity(BATCH), woken: Vec::new() };
+        let core = Arc::new(Core {
+            control: client.control().clone(),
+            drainer: Mutex::new(drainer),
+            again: AtomicBool::new(false),
+            state: Mutex::default(),
+        });
+        dispatcher.core.get_or_init(|| Arc::downgrade(&core));
+        let client = client.into_notified(dispatcher)?;
+        core.drainer.lock().unwrap_or_else(PoisonError::into_inner).client = Some(client);
+        // The first look, since a notifier that was called before found no port to drain.
+        core.dispatch();
+        Ok(Self { _life: Arc::new(Life { core: Arc::clone(&core) }), core })
+    }
+
+    /// The control handle, for what is not awaited. Events of watches and timers made through it reach nobody, and a
+    /// watch that it unwatches leaves its `ready` waiting; drop the [`AsyncWatch`] instead.
     pub fn control(&self) -> &Control {
         &self.core.control
     }
 
-    /// Watches a lent descriptor; await [`AsyncWatch::ready`]. Dropping the watch ends it.
+    /// Watches a lent descriptor; await [`AsyncWatch::ready`]. Dropping the watch ends it; drop it before the
+    /// descriptor.
     ///
     /// # Errors
     /// As [`Control::watch`].
     pub fn watch(&self, handle: impl AsFd, signals: Signals) -> Result<AsyncWatch> {
-        let slot = self.core.take_slot();
-        match self.core.control.watch(handle, signals, Mode::Once, slot as u64) {
-            Ok(watch) => Ok(AsyncWatch { client: self.clone(), watch, slot, is_armed: true }),
+        let place = self.core.take_slot()?;
+        match self.core.control.watch(handle, signals, Mode::Once, place.token()) {
+            Ok(watch) => Ok(AsyncWatch { client: self.clone(), watch, place, is_armed: true, end: None }),
             Err(status) => {
-                self.core.free_slot(slot);
+                self.core.free_slot(place);
                 Err(status)
             }
         }
@@ -228,11 +313,11 @@ impl AsyncClient {
     /// # Errors
     /// As [`Control::set_timer`].
     pub fn timer(&self, deadline: impl Into<Deadline>) -> Result<AsyncTimer> {
-        let slot = self.core.take_slot();
-        match self.core.control.set_timer(deadline, slot as u64) {
-            Ok(timer) => Ok(AsyncTimer { client: self.clone(), timer, slot }),
+        let place = self.core.take_slot()?;
+        match self.core.control.set_timer(deadline, place.token()) {
+            Ok(timer) => Ok(AsyncTimer { client: self.clone(), timer, place, is_done: false }),
             Err(status) => {
-                self.core.free_slot(slot);
+                self.core.free_slot(place);
                 Err(status)
             }
         }
@@ -244,13 +329,14 @@ impl AsyncClient {
 pub struct AsyncWatch {
     client: AsyncClient,
     watch: WatchId,
-    slot: usize,
+    place: Place,
     is_armed: bool,
+    end: Option<Status>,
 }
 
 impl AsyncWatch {
-    /// Completes when a condition of the watch holds, at once if one holds already. Each call waits anew; a call that
-    /// is dropped before it completed loses nothing.
+    /// Completes when a condition of the watch holds, or has held since the watch was made or the last `ready`
+    /// completed: read until "would block", then await again. A call that is dropped before it completed loses nothing.
     ///
     /// # Errors
     /// Why the watch ended, if it did; `UNAVAILABLE` after the watcher stopped.
@@ -258,44 +344,61 @@ impl AsyncWatch {
         Ready { watch: self }
     }
 
-    /// The watch, for [`Control::change`] and the like.
+    /// Replaces what the watch waits for. What it was told before is forgotten.
+    ///
+    /// # Errors
+    /// As [`Control::change`].
+    pub fn change(&mut self, signals: Signals) -> Result<()> {
+        self.client.core.control.change(self.watch, signals)?;
+        let told = self.client.core.lock().slots[self.place.index as usize].told.take();
+        if told.is_some() {
+            self.is_armed = false;
+        }
+        Ok(())
+    }
+
+    /// The watch, to know it by.
     pub fn id(&self) -> WatchId {
         self.watch
     }
 
     fn poll_ready(&mut self, context: &Context<'_>) -> Poll<Result<Signals>> {
-        if !self.is_armed {
-            if let Err(status) = self.client.core.control.arm(self.watch) {
-                return Poll::Ready(Err(self.cause_of_end().unwrap_or(status)));
-            }
-            self.is_armed = true;
+        if let Some(status) = &self.end {
+            return Poll::Ready(Err(status.clone()));
         }
-        match self.client.core.poll_slot(self.slot, context) {
+        if !self.is_armed {
+            let armed = self.client.core.control.arm(self.watch);
+            // NOT_FOUND: it has ended, and the slot was or will be told why.
+            self.is_armed = true;
+            if let Err(status) = armed
+                && self.client.core.poll_slot(self.place, context).is_pending()
+            {
+                return Poll::Ready(Err(status));
+            }
+        }
+        match self.client.core.poll_slot(self.place, context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(status)) => Poll::Ready(Err(status)),
             Poll::Ready(Ok(event)) => {
                 self.is_armed = false;
-                Poll::Ready(match event.kind {
-                    EventKind::Ended => Err(event.to_status()),
-                    _ => Ok(event.satisfied),
-                })
+                if event.kind == EventKind::Ended {
+                    self.end = Some(event.to_status());
+                    return Poll::Ready(Err(event.to_status()));
+                }
+                Poll::Ready(Ok(event.satisfied))
             }
         }
-    }
-
-    /// The watch could not be armed: its last event says why, if it has come already.
-    fn cause_of_end(&self) -> Option<Status> {
-        let mut state = self.client.core.lock();
-        let told = state.slots[self.slot].told.take()?;
-        (told.kind == EventKind::Ended && told.status != Code::Ok).then(|| told.to_status())
     }
 }
 
 impl Drop for AsyncWatch {
     fn drop(&mut self) {
+        if self.client.core.control.check_process().is_err() {
+            return;
+        }
         // NOT_FOUND: it has ended, which is what is wanted.
         let _: Result<()> = self.client.core.control.unwatch(self.watch);
-        self.client.core.free_slot(self.slot);
+        self.client.core.free_slot(self.place);
     }
 }
 
@@ -320,21 +423,31 @@ impl Future for Ready<'_> {
 pub struct AsyncTimer {
     client: AsyncClient,
     timer: TimerId,
-    slot: usize,
+    place: Place,
+    is_done: bool,
 }
 
 impl Future for AsyncTimer {
     type Output = Result<()>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.client.core.poll_slot(self.slot, context).map(|told| told.map(drop))
+        let this = self.get_mut();
+        if this.is_done {
+            return Poll::Ready(Ok(()));
+        }
+        let polled = this.client.core.poll_slot(this.place, context);
+        this.is_done = matches!(polled, Poll::Ready(Ok(_)));
+        polled.map(|told| told.map(drop))
     }
 }
 
 impl Drop for AsyncTimer {
     fn drop(&mut self) {
+        if self.client.core.control.check_process().is_err() {
+            return;
+        }
         // NOT_FOUND: it has fired.
         let _: Result<()> = self.client.core.control.cancel_timer(self.timer);
-        self.client.core.free_slot(self.slot);
+        self.client.core.free_slot(self.place);
     }
 }

@@ -9,18 +9,14 @@ use handle_watcher::{Control, Event, Events, NotifiedPort, Notify, Result};
 
 use crate::client::Client;
 
-/// How many events one look at the port takes.
-const BATCH: usize = 64;
-
 /// A client whose events are a `Stream`. Works under any executor, and needs none of its own threads: the watcher calls
 /// the waker. The stream ends when the watcher has stopped. Level watches are refused; see
 /// [`Client::into_stream`](crate::Client::into_stream).
 #[derive(Debug)]
 pub struct EventStream {
     client: Client<NotifiedPort>,
+    /// Holds one: what is not given out yet can still be withdrawn by `unwatch`.
     events: Events,
-    /// How many of `events` were given out.
-    given: usize,
     bell: Arc<WakerBell>,
 }
 
@@ -51,13 +47,7 @@ impl EventStream {
     pub(crate) fn new(client: Client) -> Result<Self> {
         let bell = Arc::new(WakerBell::default());
         let client = client.into_notified(Arc::clone(&bell) as Arc<dyn Notify>)?;
-        Ok(Self { client, events: Events::with_capacity(BATCH), given: 0, bell })
-    }
-
-    fn next_given(&mut self) -> Option<Event> {
-        let event = self.events.as_slice().get(self.given).copied()?;
-        self.given += 1;
-        Some(event)
+        Ok(Self { client, events: Events::with_capacity(1), bell })
     }
 }
 
@@ -66,18 +56,17 @@ impl Stream for EventStream {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
         let this = self.get_mut();
-        if let Some(event) = this.next_given() {
-            return Poll::Ready(Some(event));
+        if this.client.control().check_process().is_err() {
+            return Poll::Ready(None);
         }
         // The waker is left before the look, so that what comes after the look finds it.
         this.bell.leave(context.waker().clone());
-        this.given = 0;
         loop {
             let Ok(drained) = this.client.port_mut().drain(&mut this.events) else {
                 return Poll::Ready(None);
             };
-            if let Some(event) = this.next_given() {
-                return Poll::Ready(Some(event));
+            if let Some(event) = this.events.as_slice().first() {
+                return Poll::Ready(Some(*event));
             }
             if !drained.has_more {
                 return Poll::Pending;
