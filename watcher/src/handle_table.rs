@@ -8,7 +8,6 @@ use handle_watcher_wire::{Code, HandleId, Result, Status};
 use crate::sys::descriptor;
 
 /// What was not taken, given back with the reason.
-#[derive(Debug)]
 pub struct Refused<T> {
     /// Why.
     pub status: Status,
@@ -28,7 +27,13 @@ impl<T> std::fmt::Display for Refused<T> {
     }
 }
 
-impl<T: std::fmt::Debug> std::error::Error for Refused<T> {}
+impl<T> std::fmt::Debug for Refused<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Refused").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+impl<T> std::error::Error for Refused<T> {}
 
 #[derive(Debug, Default)]
 struct Slots {

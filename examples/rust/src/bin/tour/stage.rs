@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::os::fd::AsFd;
 
 use handle_watcher_client::{
-    Control, Event, EventKind, Mode, Signals, Token, WatchId, WatchOptions, Watched,
+    Control, Event, EventKind, Mode, Signals, Status, Token, WatchId, WatchOptions, Watched,
 };
 
 use crate::Result;
@@ -27,7 +27,7 @@ impl Stage<'_> {
     /// Watches `handle` until it can be read, and keeps it: it is unwatched before it is closed.
     pub(crate) fn watch<T: AsFd>(&self, handle: T, mode: Mode, item: u32) -> Result<Watched<T>> {
         let options = WatchOptions::new(Signals::READABLE, mode, self.token(item));
-        Ok(self.control.watch_owned(handle, options)?)
+        Ok(self.control.watch_owned(handle, options).map_err(Status::from)?)
     }
 
     /// Tells the user what happened.
