@@ -231,7 +231,7 @@ fn a_duplicate_over_the_number(setup: Setup) {
 fn until_silent(client: &mut Fixture, watch: WatchId, mode: Mode) -> bool {
     let (mut ready, mut ended) = (0, 0);
     loop {
-        let told = client.wait_for(SILENCE);
+        let told = client.settle();
         if told.is_empty() {
             break;
         }

@@ -1,5 +1,5 @@
 //! C9b, C9d, C3k: a client that is told through a channel, and its port inside the waits of other libraries.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
 mod util;
 
@@ -248,7 +248,10 @@ fn the_port_works_inside_tokio() {
                 let (reader, writer) = pipe();
                 client.watch(&reader, READABLE, mode, 1).unwrap();
                 let descriptor = descriptor_of(&mut client);
-                #[expect(deprecated, reason = "its replacement is unsafe, and an owned descriptor keeps the promise")]
+                #[expect(
+                    deprecated,
+                    reason = "its replacement is unsafe, and an owned descriptor keeps the promise"
+                )]
                 let port = tokio::io::unix::AsyncFd::with_interest(descriptor, tokio::io::Interest::READABLE)
                     .unwrap();
                 let writer = writer_thread(writer, 30);

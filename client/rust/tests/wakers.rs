@@ -1,5 +1,5 @@
 //! C9d, C14b, C14g: watches, timers and events awaited under any executor, and wakers that misbehave.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
 mod util;
 
@@ -335,7 +335,8 @@ fn the_last_client_may_be_dropped_inside_a_waker() {
         let client = async_client(Setup::Own);
         let event = event_fd(0);
         let descriptor = client.control().adopt(duplicate(&event)).unwrap();
-        let other = client.control().watch_handle(descriptor, WatchOptions::new(READABLE, Mode::Once, 1 << 40));
+        let other =
+            client.control().watch_handle(descriptor, WatchOptions::new(READABLE, Mode::Once, 1 << 40));
         other.unwrap();
         let mut watch = client.watch(&event, READABLE).unwrap();
         let (dropped, is_dropped) = channel();

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -196,6 +196,35 @@ fn a6_glib_pr_21_what_is_added_at_the_edge_of_sleep_is_waited_for() {
                 client.unwatch(watch).unwrap();
             }
         }
+    });
+}
+
+/// GNOME/glib PR#21: the same for the room in the command queue: who waits for it at the edge of the watcher's sleep gets
+/// it, also when somebody whose command needs no wake was faster.
+#[test]
+fn a6_glib_pr_21_who_waits_for_room_in_the_queue_is_not_left_waiting() {
+    alone!(a6_glib_pr_21_who_waits_for_room_in_the_queue_is_not_left_waiting, {
+        let _watchdog = Watchdog::new();
+        let watcher = Watcher::spawn(Config { command_limit: 1, ..Setup::Own.config() }).unwrap();
+        let client = Client::attach(&watcher).unwrap();
+        let control = client.control().clone();
+        let end = Instant::now() + Duration::from_millis(700);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while Instant::now() < end {
+                        let timer = control.set_timer(Duration::from_secs(3600), 1).unwrap();
+                        control.cancel_timer(timer).unwrap();
+                    }
+                });
+                // These commands are looked at some time, and wake nobody.
+                scope.spawn(|| {
+                    while Instant::now() < end {
+                        drop(Client::attach(&watcher).unwrap());
+                    }
+                });
+            }
+        });
     });
 }
 

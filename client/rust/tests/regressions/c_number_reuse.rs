@@ -2,9 +2,9 @@
 //!
 //! C8 asks for a run under a sanitizer too: `make sanitize` runs the stress under it; here only what is told is checked.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -78,8 +78,7 @@ fn c2_libuv_826_the_rest_of_a_batch_is_checked_against_what_is_registered_now() 
                     Some((number.take(reader), writer))
                 })
                 .collect();
-            let old: Vec<WatchId> =
-                pipes.iter().map(|pipe| watch_reader(&client, pipe, mode, 1)).collect();
+            let old: Vec<WatchId> = pipes.iter().map(|pipe| watch_reader(&client, pipe, mode, 1)).collect();
             client.until_undelivered(mode, COUNT as u64);
             client.set_capacity(1);
             assert_eq!(client.drained()[0].watch, old[0]);

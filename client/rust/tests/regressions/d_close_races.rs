@@ -168,7 +168,7 @@ fn d5_libuv_4323_an_unwatch_has_reached_the_kernel_when_it_returns() {
             client.unwatch(watch).unwrap();
             drop(file);
         }
-        client.settle();
+        client.expect_quiet_for(Duration::ZERO);
         let before = client.stats();
         write_all(&writer, b"x");
         client.expect_quiet_for(Duration::from_millis(50));
@@ -186,7 +186,7 @@ fn d6_libuv_2226_a_wake_that_races_with_the_drop_touches_nothing_else() {
         let watcher = setup.watcher();
         let mut other = setup.attach(&watcher);
         for round in 0..60 {
-            let client = Client::attach(&watcher).unwrap();
+            let client = Client::attach_with(&watcher, setup.client_config()).unwrap();
             thread::scope(|scope| {
                 for _ in 0..4 {
                     let control = client.control().clone();
@@ -248,9 +248,7 @@ fn d7_dart_sdk_53190_a_client_that_ends_right_after_registering_leaves_nothing()
                 });
             }
         });
-        // What is left to do for them is done in the watcher's next turn, which a timer makes.
-        other.set_timer(Duration::ZERO, 5).unwrap();
-        other.expect_event();
+        make_a_turn(&mut other);
         assert_eq!(watcher.stats().clients, 1);
         let stats = watcher.stats();
         assert_eq!((stats.watches, stats.timers, stats.undelivered), (0, 0, 0));
@@ -261,42 +259,43 @@ fn d7_dart_sdk_53190_a_client_that_ends_right_after_registering_leaves_nothing()
 /// dart-lang/sdk#53190: the same when one thread registers through a control handle while another drops the client.
 #[test]
 fn d7_dart_sdk_53190_registering_with_a_client_that_is_dropped_meanwhile() {
-    in_each_setup(|setup| {
-        let watcher = setup.watcher();
-        let mut other = setup.attach(&watcher);
-        let event = event_fd(1);
-        for _ in 0..60 {
-            let client = Client::attach(&watcher).unwrap();
-            let control = client.control().clone();
-            let (begin, begun) = mpsc::channel();
-            thread::scope(|scope| {
-                scope.spawn(|| {
-                    begin.send(()).unwrap();
-                    for round in 0.. {
-                        let mode = MODES[round % 3];
-                        let watched = control.watch(&event, READABLE, mode, 1).map(drop);
-                        let set = watched.and_then(|()| control.set_timer(Duration::ZERO, 2)).map(drop);
-                        let armed = set.and_then(|()| {
-                            let deadline = WatchOptions::new(WRITABLE, mode, 3).deadline(Duration::ZERO);
-                            control.watch_with(&event, deadline).map(drop)
-                        });
-                        if let Err(status) = armed {
-                            assert_eq!(status.code(), Code::Unavailable);
-                            return;
+    alone!(d7_dart_sdk_53190_registering_with_a_client_that_is_dropped_meanwhile, {
+        let _watchdog = Watchdog::new();
+        in_each_setup(|setup| {
+            let watcher = setup.watcher();
+            let mut other = setup.attach(&watcher);
+            let event = event_fd(1);
+            for _ in 0..60 {
+                let client = Client::attach_with(&watcher, setup.client_config()).unwrap();
+                let control = client.control().clone();
+                let (begin, begun) = mpsc::channel();
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        begin.send(()).unwrap();
+                        for round in 0.. {
+                            let mode = MODES[round % 3];
+                            let watched = control.watch(&event, READABLE, mode, 1).map(drop);
+                            let set = watched.and_then(|()| control.set_timer(Duration::ZERO, 2)).map(drop);
+                            let armed = set.and_then(|()| {
+                                let deadline = WatchOptions::new(WRITABLE, mode, 3).deadline(Duration::ZERO);
+                                control.watch_with(&event, deadline).map(drop)
+                            });
+                            if let Err(status) = armed {
+                                assert_eq!(status.code(), Code::Unavailable);
+                                return;
+                            }
                         }
-                    }
+                    });
+                    begun.recv().unwrap();
+                    drop(client);
                 });
-                begun.recv().unwrap();
-                drop(client);
-            });
-        }
-        // What is left to do for them is done in the watcher's next turn, which a timer makes.
-        other.set_timer(Duration::ZERO, 5).unwrap();
-        other.expect_event();
-        assert_eq!(watcher.stats().clients, 1);
-        let stats = watcher.stats();
-        assert_eq!((stats.watches, stats.timers, stats.undelivered), (0, 0, 0));
-        expect_alive(&mut other);
+            }
+            make_a_turn(&mut other);
+            assert_eq!(watcher.stats().clients, 1);
+            let stats = watcher.stats();
+            assert_eq!((stats.watches, stats.timers, stats.undelivered), (0, 0, 0));
+            expect_alive(&mut other);
+        });
     });
 }
 

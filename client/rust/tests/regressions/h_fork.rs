@@ -169,6 +169,7 @@ fn h3_gevent_1686_dropping_the_client_in_the_child_closes_every_descriptor_of_it
 #[test]
 fn h4_uvloop_pr_268_starting_programs_while_the_watcher_is_busy_never_freezes() {
     alone!(h4_uvloop_pr_268_starting_programs_while_the_watcher_is_busy_never_freezes, {
+        let _watchdog = Watchdog::new();
         let mut client = Setup::Own.client();
         let is_over = AtomicBool::new(false);
         client.set_periodic(Duration::ZERO, Duration::from_micros(20), 1).unwrap();

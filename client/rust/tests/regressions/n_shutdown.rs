@@ -69,8 +69,9 @@ fn n2_ipc_channel_pr_418_a_panic_of_a_clients_thread_hurts_no_other() {
         })
         .join();
         assert!(outcome.is_err());
-        until("the client is gone", || other.stats().clients == 1);
-        assert_eq!((other.stats().watches, other.stats().timers), (0, 0));
+        make_a_turn(&mut other);
+        let stats = other.stats();
+        assert_eq!((stats.clients, stats.watches, stats.timers), (1, 0, 0));
         expect_alive(&mut other);
         other.expect_quiet_for(QUIET);
     });
@@ -114,31 +115,34 @@ fn everything(control: &Control, event: &Event, descriptor: &std::os::fd::OwnedF
 /// watches and on those of others: no deadlock.
 #[test]
 fn n3_iceoryx_2202_every_call_is_legal_while_events_are_handled() {
-    in_each_setup(|setup| {
-        let mut clients: [Fixture; 3] = setup.clients();
-        let controls = clients.each_ref().map(|client| client.control().clone());
-        let descriptors = [event_fd(1), event_fd(1)];
-        let end = Instant::now() + Duration::from_millis(300);
-        thread::scope(|scope| {
-            for (index, client) in clients.iter_mut().enumerate() {
-                let (controls, descriptors) = (&controls, &descriptors);
-                scope.spawn(move || {
-                    let mut dice = Dice::new(index as u64);
-                    client.watch(&descriptors[0], READABLE, Mode::Level, 1).unwrap();
-                    while Instant::now() < end {
-                        for event in client.wait_for(Duration::from_millis(1)) {
-                            // One's own, and somebody else's with the same id, which is refused.
-                            for control in [&controls[index], &controls[(index + 1) % 3]] {
-                                everything(control, &event, &descriptors[index % 2], &mut dice);
+    alone!(n3_iceoryx_2202_every_call_is_legal_while_events_are_handled, {
+        let _watchdog = Watchdog::new();
+        in_each_setup(|setup| {
+            let mut clients: [Fixture; 3] = setup.clients();
+            let controls = clients.each_ref().map(|client| client.control().clone());
+            let descriptors = [event_fd(1), event_fd(1)];
+            let end = Instant::now() + Duration::from_millis(300);
+            thread::scope(|scope| {
+                for (index, client) in clients.iter_mut().enumerate() {
+                    let (controls, descriptors) = (&controls, &descriptors);
+                    scope.spawn(move || {
+                        let mut dice = Dice::new(index as u64);
+                        client.watch(&descriptors[0], READABLE, Mode::Level, 1).unwrap();
+                        while Instant::now() < end {
+                            for event in client.wait_for(Duration::from_millis(1)) {
+                                // One's own, and somebody else's with the same id, which is refused.
+                                for control in [&controls[index], &controls[(index + 1) % 3]] {
+                                    everything(control, &event, &descriptors[index % 2], &mut dice);
+                                }
                             }
                         }
-                    }
-                });
+                    });
+                }
+            });
+            for mut client in clients {
+                expect_alive_among_others(&mut client);
             }
         });
-        for mut client in clients {
-            expect_alive_among_others(&mut client);
-        }
     });
 }
 
@@ -285,19 +289,20 @@ fn n7_crossbeam_1187_a_client_dropped_with_much_undelivered_frees_it_once() {
         let mut other = setup.attach(&watcher);
         let event = event_fd(1);
         for round in 0..3 {
-            let client = Client::attach(&watcher).unwrap();
+            let client = Client::attach_with(&watcher, setup.client_config()).unwrap();
             for token in 0..COUNT {
                 client.set_timer(Duration::ZERO, token).unwrap();
                 client.watch(&event, READABLE, MODES[usize::try_from(token % 3).unwrap()], token).unwrap();
             }
             if round % 2 == 0 && setup == Setup::Off {
-                until("much is undelivered", || { eprintln!("{:?}", client.client_stats()); std::thread::sleep(Duration::from_millis(500)); client.client_stats().undelivered == 2 * COUNT });
+                until("much is undelivered", || client.client_stats().undelivered == 2 * COUNT);
             }
             drop(client);
             let stats = watcher.stats();
             assert_eq!((stats.watches, stats.timers, stats.undelivered), (0, 0, 0));
         }
-        until("only one client is left", || watcher.stats().clients == 1);
+        make_a_turn(&mut other);
+        assert_eq!(watcher.stats().clients, 1);
         expect_alive(&mut other);
         expect_rest(&watcher);
     });

@@ -1,5 +1,6 @@
 //! What the regressions share beyond `util`: dice with a seed that is told, and two questions asked all over.
 
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::util::*;
@@ -36,6 +37,26 @@ impl Drop for SaidOnPanic {
         if std::thread::panicking() {
             eprintln!("this was in {}", self.0);
         }
+    }
+}
+
+/// Ends a process that hangs, so that a test of a deadlock fails instead of hanging too. Only for a test that runs alone.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    /// Dropped with it, which tells the thread that all is well.
+    _is_over: mpsc::Sender<()>,
+}
+
+impl Watchdog {
+    pub(crate) fn new() -> Self {
+        let (sender, is_over) = mpsc::channel();
+        std::thread::spawn(move || {
+            if is_over.recv_timeout(PROMPT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("this test hangs");
+                std::process::exit(1);
+            }
+        });
+        Self { _is_over: sender }
     }
 }
 
@@ -93,6 +114,13 @@ pub(crate) fn expect_alive(client: &mut Fixture) {
     write_all(&writer, b"x");
     client.expect_ready(watch, READABLE);
     client.unwatch(watch).unwrap();
+}
+
+/// Makes the watcher turn, which does what was left for its next turn.
+#[track_caller]
+pub(crate) fn make_a_turn(client: &mut Fixture) {
+    let timer = client.set_timer(Duration::ZERO, 0xbea7).unwrap();
+    assert_eq!(client.expect_event().timer(), Some(timer));
 }
 
 /// A watcher that was busy comes to rest: it makes no turn any more.

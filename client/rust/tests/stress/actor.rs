@@ -361,8 +361,7 @@ impl Actor {
         watch.told(event, sight, now_ns).map_err(|complaint| format!("{complaint}\nof {watch:?}"))?;
         if event.kind == EventKind::Ended {
             if watch.is_foreign() && matches!(event.status, Code::NotFound | Code::Cancelled) {
-                let was_closing = watch.closes % 2 == 1;
-                if !was_closing && self.world.closes(watch.number) == watch.closes {
+                if !self.world.may_be_gone(watch.number, watch.closes) {
                     return Err(format!("C5c: its number was never closed: {event:?} of {watch:?}").into());
                 }
             }
@@ -416,7 +415,7 @@ impl Actor {
                 Ok(())
             }
             EventKind::Ended => {
-                let was_closed = world.closes(gift.number) != gift.closes;
+                let was_closed = world.may_be_gone(gift.number, gift.closes);
                 let is_right = match event.status {
                     Code::NotFound | Code::Cancelled => was_closed,
                     Code::Aborted => world.is_stopping(),

@@ -81,6 +81,7 @@ impl Actor {
         let before = self.vacate(seat);
         sys::put_at(watched, self.seats[seat].number);
         self.seats[seat].file = Some(file);
+        self.world.set_come_back(self.seats[seat].number, false);
         self.world.count_close(self.seats[seat].number);
         drop(before);
         Ok(())
@@ -163,8 +164,9 @@ impl Actor {
         self.note(format!("put {:?} {} back at {number}", file.kind, file.id));
         file.has_come_back = true;
         let before = self.vacate(seat);
-        sys::put_at(spare, self.seats[seat].number);
+        sys::put_at(spare, number);
         self.seats[seat].file = Some(file);
+        self.world.set_come_back(number, true);
         self.world.count_close(self.seats[seat].number);
         drop(before);
         Ok(())

@@ -58,7 +58,9 @@ impl Actor {
         let mut door = world.door(other);
         let Some(control) = door.control.clone() else { return Ok(()) };
         let made = control.watch_number(number, WatchOptions::new(wished, mode, token));
-        if let Some(id) = self.check("watch", made, &[])? {
+        let has_come_back = self.seats[seat].file.as_ref().is_some_and(|file| file.has_come_back);
+        let refusals: &[Code] = if has_come_back { &[Code::InvalidArgument] } else { &[] };
+        if let Some(id) = self.check("watch", made, refusals)? {
             let gift = Gift {
                 token,
                 giver: self.me,
@@ -95,7 +97,7 @@ impl Actor {
             return Err(format!("C3i: {id} was given out twice: {gift:?}").into());
         }
         let choice = self.random.below(10);
-        let may_be_gone = gift.is_ending || world.closes(gift.number) != gift.closes;
+        let may_be_gone = gift.is_ending || world.may_be_gone(gift.number, gift.closes);
         let wished = match choice {
             0..2 => Signals::empty(),
             _ => self.any_signals(),

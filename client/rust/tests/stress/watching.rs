@@ -56,7 +56,9 @@ impl Actor {
             Some(handle) => self.client().watch_handle(handle, options),
             None => self.client().watch_number(number, options),
         };
-        let refusals: &[Code] = if file.is_none() { &[Code::InvalidArgument] } else { &[] };
+        // A number whose file has come back is refused if others' stale watches are still there.
+        let is_refused = file.is_none() || has_come_back;
+        let refusals: &[Code] = if is_refused { &[Code::InvalidArgument] } else { &[] };
         let made = self.check("watch", made, refusals)?;
         if !self.world.is_stopping() {
             // C7b: at the latest now the old watches on this number have ended.

@@ -48,6 +48,8 @@ pub(crate) struct World {
     pub(crate) doors: Vec<Mutex<Door>>,
     /// By number: how often it was closed.
     closes: Vec<AtomicU64>,
+    /// By number: the file there was closed and put back, and its old kernel entries with it.
+    has_come_back: Vec<AtomicBool>,
     first_number: i32,
     /// How many watches each client has, as it sees it; compared with the watcher's count while everybody rests.
     pub(crate) watches: Vec<AtomicU64>,
@@ -70,6 +72,7 @@ impl World {
             watcher,
             doors: (0..threads).map(|_| Mutex::default()).collect(),
             closes: counters(threads * SEATS),
+            has_come_back: (0..threads * SEATS).map(|_| AtomicBool::new(false)).collect(),
             first_number,
             watches: counters(threads),
             clock: AtomicU64::new(1),
@@ -98,6 +101,18 @@ impl World {
     /// Odd while the number is being closed or replaced.
     pub(crate) fn count_close(&self, number: i32) {
         self.closes[self.index(number)].fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_come_back(&self, number: i32, has_come_back: bool) {
+        self.has_come_back[self.index(number)].store(has_come_back, Ordering::SeqCst);
+    }
+
+    /// Something at a number may have been ended by a close, since it was closed `closes` times.
+    pub(crate) fn may_be_gone(&self, number: i32, closes: u64) -> bool {
+        let was_closing = closes % 2 == 1;
+        was_closing
+            || self.closes(number) != closes
+            || self.has_come_back[self.index(number)].load(Ordering::SeqCst)
     }
 
     pub(crate) fn tick(&self) -> u64 {

@@ -127,3 +127,12 @@ impl Random {
         self.next() % limit
     }
 }
+
+/// Sets how many descriptors this process may have; gives the limit before. Only for a test that runs alone.
+pub(crate) fn set_descriptor_limit(limit: u64) -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let before = getrlimit(Resource::Nofile);
+    let new = Rlimit { current: Some(limit), maximum: before.maximum };
+    setrlimit(Resource::Nofile, new).expect("below the hard limit");
+    before.current.unwrap_or(u64::MAX)
+}

@@ -197,3 +197,11 @@ pub(crate) fn keep_errors(socket: &impl AsFd) {
         unsafe { libc::setsockopt(number, libc::IPPROTO_IP, libc::IP_RECVERR, (&raw const on).cast(), size) };
     assert_eq!(failed, 0, "setsockopt: {}", Error::last_os_error());
 }
+
+/// True if a number that is open is closed by the execution of another program.
+pub(crate) fn is_close_on_exec(number: RawFd) -> bool {
+    // SAFETY: no pointers; it only asks.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    assert!(flags >= 0, "fcntl {number}: {}", Error::last_os_error());
+    flags & libc::FD_CLOEXEC != 0
+}
