@@ -203,6 +203,8 @@ impl Front {
     /// Puts an empty set in the place of a poisoned one. The caller carries the entries over, then calls
     /// [`rebuilt`](Self::rebuilt).
     pub(crate) fn rebuild(&self) -> std::io::Result<()> {
+        // What was rung before is not reported again; the caller settles the bell afterwards.
+        self.bell.lower();
         let fresh = Self::make_inner(&self.bell)?;
         self.is_rebuilding.store(true, Ordering::Release);
         if let Some(outer) = self.outer.get() {

@@ -1,5 +1,7 @@
 //! One look at a front, and where what it found goes.
 
+use std::collections::VecDeque;
+
 use handle_watcher_wire::{Mode, Signals};
 
 use crate::events::{Events, ready_event};
@@ -12,6 +14,8 @@ pub(crate) struct FrontPass<'a> {
     pub(crate) events: &'a mut Events,
     /// What had no room, and has to be posted to the port's queue.
     pub(crate) spilled: Vec<Reference>,
+    /// Level watches that hold and had no room: they come first the next time.
+    pub(crate) left: &'a mut VecDeque<Reference>,
     /// Some entry was changed between silent and level-triggered, which makes the kernel report it once more.
     pub(crate) has_turned: bool,
     /// A Level watch that was told.
@@ -28,15 +32,22 @@ impl FrontPass<'_> {
             return false;
         }
         if self.events.has_room() {
-            if let Delivery::Now { satisfied, turned } = row.state.deliver(reference.generation, ready) {
-                self.events.push(ready_event(row, reference, satisfied));
-                if is_level {
-                    self.last_level = Some(reference);
+            match row.state.deliver(reference.generation, ready) {
+                Delivery::Nothing => {}
+                Delivery::Merged { turned } => return turned,
+                Delivery::Now { satisfied, turned } => {
+                    self.events.push(ready_event(row, reference, satisfied));
+                    if is_level {
+                        self.last_level = Some(reference);
+                    }
+                    return turned;
                 }
-                return turned;
             }
-        } else if !is_level && row.state.fire(reference.generation, ready) == Outcome::Queue {
-            // The kernel reports a level-triggered entry again; any other would be lost.
+        } else if is_level {
+            // The kernel reports it again, but behind others that were reported before it.
+            self.left.push_back(reference);
+        } else if row.state.fire(reference.generation, ready) == Outcome::Queue {
+            // An entry that is not level-triggered is not reported again.
             self.spilled.push(reference);
         }
         false

@@ -1,6 +1,7 @@
 //! What signals are to the kernel, and what its flags mean to a watch: the one table (contract C2).
 
 use handle_watcher_wire::Signals;
+use rustix::event::PollFlags;
 use rustix::event::epoll::EventFlags;
 
 /// The kernel flags that ask for `union`. Errors and full hang-ups come unasked.
@@ -27,6 +28,27 @@ pub(crate) fn to_signals(flags: EventFlags, wished: Signals) -> Signals {
     let half_close =
         flags.contains(EventFlags::RDHUP) && wished.intersects(Signals::READABLE | Signals::PEER_CLOSED);
     signals.set(Signals::PEER_CLOSED, half_close || flags.contains(EventFlags::HUP));
+    signals
+}
+
+/// The poll(2) flags that ask for `signals`.
+pub(crate) fn to_poll_flags(signals: Signals) -> PollFlags {
+    let mut flags = PollFlags::empty();
+    flags.set(PollFlags::IN, signals.contains(Signals::READABLE));
+    flags.set(PollFlags::OUT, signals.contains(Signals::WRITABLE));
+    flags.set(PollFlags::PRI, signals.contains(Signals::PRIORITY));
+    flags.set(PollFlags::RDHUP, signals.intersects(Signals::READABLE | Signals::PEER_CLOSED));
+    flags
+}
+
+/// What poll(2) flags mean to who asked for `asked`: that, and what is always told.
+pub(crate) fn from_poll_flags(found: PollFlags, asked: Signals) -> Signals {
+    let mut signals = Signals::empty();
+    signals.set(Signals::READABLE, found.contains(PollFlags::IN) && asked.contains(Signals::READABLE));
+    signals.set(Signals::WRITABLE, found.contains(PollFlags::OUT) && asked.contains(Signals::WRITABLE));
+    signals.set(Signals::PRIORITY, found.contains(PollFlags::PRI) && asked.contains(Signals::PRIORITY));
+    signals.set(Signals::ERROR, found.contains(PollFlags::ERR));
+    signals.set(Signals::PEER_CLOSED, found.intersects(PollFlags::HUP | PollFlags::RDHUP));
     signals
 }
 

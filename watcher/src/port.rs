@@ -1,5 +1,6 @@
 //! The port: one client's one place to read events from.
 
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::deadline::Deadline;
 use crate::events::Events;
 use crate::front::Front;
 use crate::front_pass::FrontPass;
+use crate::kernel_flags::to_poll_flags;
 use crate::port_queue::CHILD_SCAN_LIMIT;
 use crate::rows::Reference;
 use crate::shared::{Shared, stopped};
@@ -20,7 +22,6 @@ use crate::state::{Kind, Outcome};
 use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
 use crate::sys::epoll::KernelEvents;
-use crate::wait_many::to_flags;
 use crate::wait_set::{Collected, Ended};
 
 /// How many events one look at the front takes from the kernel.
@@ -49,6 +50,8 @@ pub struct Port {
     front: Option<Arc<Front>>,
     /// Queue and front take turns in having the first places of a batch.
     is_front_first: bool,
+    /// Level watches of the front that the kernel reported and that had no room in the last batch.
+    left: VecDeque<Reference>,
     /// The front's set reported the bell since the queue was settled last.
     was_heard: bool,
     stale: u32,
@@ -70,6 +73,7 @@ impl Port {
             kernel_events: KernelEvents::default(),
             front: None,
             is_front_first: false,
+            left: VecDeque::new(),
             was_heard: false,
             stale: 0,
             front_looks: 0,
@@ -122,7 +126,7 @@ impl Port {
         events.clear();
         self.come_back();
         // A sleep looks at everything that is there when it begins, so an empty queue needs no look of its own.
-        let mut has_looked = !self.control.port().looks_ready();
+        let mut has_looked = !self.control.port().looks_ready() && self.left.is_empty();
         loop {
             if !has_looked && self.take(events)? > 0 {
                 return Ok(events.len());
@@ -208,7 +212,7 @@ impl Port {
         self.entries.clear();
         for reference in &self.away[first..] {
             let row = rows.row(reference.slot);
-            let asked = to_flags(row.state.load().wished());
+            let asked = to_poll_flags(row.state.load().wished());
             match descriptor::poll_entry(row.descriptor(), asked) {
                 Ok(entry) => self.entries.push(entry),
                 Err(_) => return,
@@ -257,6 +261,7 @@ impl Port {
         if !self.has_front() {
             return;
         }
+        self.take_left(events);
         for _ in 0..FRONT_PASSES {
             if !events.has_room() {
                 return;
@@ -268,6 +273,26 @@ impl Port {
                 return;
             }
         }
+    }
+
+    /// What had no room in the last batch comes first in this one, if it still holds.
+    fn take_left(&mut self, events: &mut Events) {
+        let Some(front) = &self.front else { return };
+        let before = events.len();
+        while events.has_room()
+            && let Some(reference) = self.left.pop_front()
+        {
+            let mut pass = FrontPass {
+                events,
+                spilled: Vec::new(),
+                left: &mut VecDeque::new(),
+                has_turned: false,
+                last_level: None,
+                is_second: false,
+            };
+            self.control.shared().waits.deliver_left(front, reference, &mut pass);
+        }
+        self.control.port().count_from_front(events.len() - before);
     }
 
     /// Asks the kernel what is ready in the front, waiting for at most `timeout_ns`.
@@ -283,8 +308,14 @@ impl Port {
         let Some(front) = &self.front else { return };
         let shared = self.control.shared();
         let before = events.len();
-        let mut pass =
-            FrontPass { events, spilled: Vec::new(), has_turned: false, last_level: None, is_second };
+        let mut pass = FrontPass {
+            events,
+            spilled: Vec::new(),
+            left: &mut self.left,
+            has_turned: false,
+            last_level: None,
+            is_second,
+        };
         let mut stale = 0;
         for event in self.kernel_events.iter() {
             match shared.waits.collect_front(front, event, &mut pass) {
@@ -320,10 +351,6 @@ impl Port {
     /// Puts a fresh set in the place of a poisoned one and carries the live entries over.
     fn rebuild(&mut self) {
         let Some(front) = &self.front else { return };
-        if let Err(error) = front.rebuild() {
-            tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front could not be rebuilt");
-            return;
-        }
         let shared = self.control.shared();
         let mut references = Vec::new();
         self.control.port().visit_rows(shared.rows(), |slot, row| {
@@ -334,11 +361,16 @@ impl Port {
             true
         });
         let mut ended = Ended::new();
-        shared.waits.carry_over(front, &references, &mut ended);
-        front.rebuilt();
+        shared.waits.prove_front(front, &references, &mut ended);
+        if let Err(error) = front.rebuild() {
+            tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front could not be rebuilt");
+        } else {
+            shared.waits.carry_over(front, &references, &mut ended);
+            front.rebuilt();
+            self.was_heard = true;
+            tracing::debug!(target: "handle_watcher::port", carried = references.len(), "front rebuilt");
+        }
         shared.post_ended(&mut ended);
-        self.was_heard = true;
-        tracing::debug!(target: "handle_watcher::port", carried = references.len(), "front rebuilt");
     }
 
     /// True if the port has a front by now; it then waits there.
@@ -416,7 +448,7 @@ impl Port {
                 // The kernel has reported it meanwhile: no need to ask.
                 Outcome::Queue => self.returned.push(reference),
                 Outcome::Merged => {
-                    if let Ok(entry) = descriptor::poll_entry(row.descriptor(), to_flags(wished)) {
+                    if let Ok(entry) = descriptor::poll_entry(row.descriptor(), to_poll_flags(wished)) {
                         self.entries.push(entry);
                         self.polled.push((reference, wished));
                     }
@@ -431,7 +463,7 @@ impl Port {
         for (entry, &(reference, wished)) in self.entries.iter().zip(&self.polled) {
             // What nobody asked for is told once and stays silent until something asked for appears.
             let is_told = rows.row(reference.slot).state.load().is_told();
-            let asked = to_flags(wished) | PollFlags::NVAL;
+            let asked = to_poll_flags(wished) | PollFlags::NVAL;
             let wanted = if is_told { asked } else { asked | PollFlags::HUP | PollFlags::ERR };
             if looked.is_err() || entry.revents().intersects(wanted) {
                 self.control.refresh(reference);

@@ -169,6 +169,10 @@ impl PortQueue {
     pub(crate) fn expose(&self) {
         let mut queue = self.lock();
         queue.is_exposed = true;
+        if let Some(front) = self.front() {
+            // Rung for a sleep that ended by itself.
+            front.hush();
+        }
         self.settle_bell(&mut queue, true);
     }
 

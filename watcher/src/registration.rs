@@ -35,7 +35,7 @@ impl WaitSet {
             row.state.set_in_front(reference.generation, false);
             row.set_front_sequence(0);
             node.back_rows += 1;
-            if matches!(errno, Errno::NOENT | Errno::BADF) {
+            if is_gone(Err(errno)) {
                 self.end_rows(node, Code::NotFound, ended);
             } else {
                 // The kernel has no room for a second entry: the back goes on serving it.
@@ -126,7 +126,7 @@ impl WaitSet {
 
     /// The kernel refused a change: ends every row of the number.
     fn lose(&self, errno: Errno, number: RawFd, node: &mut Node, ended: &mut Ended) {
-        let code = if matches!(errno, Errno::NOENT | Errno::BADF) { Code::NotFound } else { Code::Internal };
+        let code = if is_gone(Err(errno)) { Code::NotFound } else { Code::Internal };
         self.unregister_back(number, node);
         self.end_rows(node, code, ended);
     }
@@ -217,8 +217,34 @@ impl WaitSet {
         node.wished = Signals::empty();
     }
 
+    /// Moves rows of a front to the back: those of other modes when a Level watch comes, which only the front serves
+    /// exactly; and those that are all disarmed, whose entry would report a hang-up to nobody.
+    pub(crate) fn evict(
+        &self,
+        number: RawFd,
+        node: &mut Node,
+        front: &Front,
+        leaves: impl Fn(State) -> bool,
+    ) -> Result<(), Errno> {
+        let mut left = 0;
+        self.visit(node, |_, row| {
+            let state = row.state.load();
+            if is_served_by(row, state, front) && leaves(state) {
+                row.state.set_in_front(state.generation(), false);
+                row.set_front_sequence(0);
+                left += 1;
+            }
+        });
+        node.back_rows += left;
+        if left == 0 {
+            return Ok(());
+        }
+        self.register_back(number, node)?;
+        self.register_front(number, node, front)
+    }
+
     /// Brings a front's entry in line with the rows it serves; takes it out with the last of them.
-    pub(crate) fn register_front(&self, number: RawFd, node: &Node, front: &Front) -> Result<(), Errno> {
+    pub(crate) fn register_front(&self, number: RawFd, node: &mut Node, front: &Front) -> Result<(), Errno> {
         let (mut union, mut mode, mut is_new) = (Signals::empty(), None, true);
         let mut is_silent = true;
         self.visit(node, |_, row| {
@@ -230,6 +256,9 @@ impl WaitSet {
                 is_silent &= state.is_told();
             }
         });
+        if mode.is_some() && union.is_empty() {
+            return self.evict(number, node, front, |_| true);
+        }
         let trigger = match mode {
             None => return front.delete(number),
             Some(Mode::Once) => EventFlags::ONESHOT,

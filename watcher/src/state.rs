@@ -73,7 +73,7 @@ pub(crate) enum Delivery {
     /// Nothing: not armed, not asked for, or another owner.
     Nothing,
     /// It joined what waits in the port's queue already.
-    Merged,
+    Merged { turned: bool },
     /// To be handed out now. `turned`: the kernel entry has to fall silent, or to speak again (contract C6).
     Now { satisfied: Signals, turned: bool },
 }
@@ -333,11 +333,12 @@ impl StateWord {
         self.update(generation, |state| {
             delivery = Delivery::Nothing;
             let (hit, fired) = state.hit(ready)?;
+            let turned = fired.has(TOLD) != state.has(TOLD);
             if state.has(QUEUED) {
-                delivery = Delivery::Merged;
+                delivery = Delivery::Merged { turned };
                 return Some(fired.with_pending(state.pending() | hit));
             }
-            delivery = Delivery::Now { satisfied: hit, turned: fired.has(TOLD) != state.has(TOLD) };
+            delivery = Delivery::Now { satisfied: hit, turned };
             Some(fired)
         });
         delivery

@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::deadline::Deadline;
+use crate::kernel_flags::{from_poll_flags, to_poll_flags};
 use crate::sys::clock::{now_ns, timespec};
 use crate::sys::descriptor;
 
@@ -81,7 +82,7 @@ impl WaitSet {
             Self { entries: Vec::with_capacity(entries.len()), indices: Vec::with_capacity(entries.len()) };
         for (index, entry) in entries.iter_mut().enumerate() {
             (entry.satisfied, entry.status) = (Signals::empty(), Code::Ok);
-            match descriptor::poll_entry(entry.number, to_flags(entry.signals)) {
+            match descriptor::poll_entry(entry.number, to_poll_flags(entry.signals)) {
                 Ok(poll_entry) => {
                     set.entries.push(poll_entry);
                     set.indices.push(index);
@@ -118,7 +119,7 @@ impl WaitSet {
                 self.indices.remove(place);
                 continue;
             }
-            entry.satisfied = to_signals(found, entry.signals);
+            entry.satisfied = from_poll_flags(found, entry.signals);
             if !entry.satisfied.is_empty() {
                 lowest = Some(index);
             }
@@ -134,24 +135,4 @@ fn badness(number: RawFd, found: PollFlags) -> Option<Code> {
     }
     let looks_ready = found.intersects(PollFlags::IN | PollFlags::OUT);
     (looks_ready && descriptor::is_file_or_directory(number)).then_some(Code::FailedPrecondition)
-}
-
-/// The poll(2) flags that ask for `signals`.
-pub(crate) fn to_flags(signals: Signals) -> PollFlags {
-    let mut flags = PollFlags::empty();
-    flags.set(PollFlags::IN, signals.contains(Signals::READABLE));
-    flags.set(PollFlags::OUT, signals.contains(Signals::WRITABLE));
-    flags.set(PollFlags::PRI, signals.contains(Signals::PRIORITY));
-    flags.set(PollFlags::RDHUP, signals.intersects(Signals::READABLE | Signals::PEER_CLOSED));
-    flags
-}
-
-fn to_signals(found: PollFlags, asked: Signals) -> Signals {
-    let mut signals = Signals::empty();
-    signals.set(Signals::READABLE, found.contains(PollFlags::IN) && asked.contains(Signals::READABLE));
-    signals.set(Signals::WRITABLE, found.contains(PollFlags::OUT) && asked.contains(Signals::WRITABLE));
-    signals.set(Signals::PRIORITY, found.contains(PollFlags::PRI) && asked.contains(Signals::PRIORITY));
-    signals.set(Signals::ERROR, found.contains(PollFlags::ERR));
-    signals.set(Signals::PEER_CLOSED, found.intersects(PollFlags::HUP | PollFlags::RDHUP));
-    signals
 }

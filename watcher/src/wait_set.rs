@@ -16,12 +16,13 @@ use rustix::io::Errno;
 use crate::front::{Front, FrontPolicy, Seat};
 use crate::front_pass::FrontPass;
 use crate::heat::Heat;
-use crate::kernel_flags::to_signals;
+use crate::kernel_flags::{from_poll_flags, to_poll_flags, to_signals};
 use crate::list::NIL;
 use crate::nodes::{Marks, Node, Nodes};
 use crate::refusal::{beyond_limit, closed_behind, gone, never_wished, no_level, paused, refusal};
 use crate::rows::{NO_DEADLINE, Reference, Row, Rows};
 use crate::state::{Outcome, State};
+use crate::sys::descriptor;
 use crate::sys::epoll::{Epoll, KernelEvent, WAKER_TOKEN};
 
 pub(crate) const SEQUENCE_BITS: u32 = 40;
@@ -104,7 +105,7 @@ impl WaitSet {
         }
         node.rows.push(&self.rows, reference.slot, Row::node_links);
         let result = match front {
-            Some(front) => self.register_front(number, &node, front),
+            Some(front) => self.register_front(number, &mut node, front),
             None => self.widen_back(number, &mut node, row.state.load()),
         };
         match front {
@@ -144,7 +145,9 @@ impl WaitSet {
         };
         let deadline_before = row.swap_deadline(deadline_ns);
         let front = self.wanted_front(row, before, seat);
-        match front.filter(|front| self.make_room(number, &mut node, front, before.mode(), ended)) {
+        let front = front.filter(|front| self.make_room(number, &mut node, front, before.mode(), ended));
+        match front {
+            _ if row.state.load().is_ended() => {}
             Some(front) if !before.is_in_front() => {
                 self.move_to_front(number, &mut node, row, reference, front, ended);
             }
@@ -177,7 +180,12 @@ impl WaitSet {
         }
         let wished = match wish {
             Wish::These(signals) => signals,
-            Wish::Remembered if !state.wished().is_empty() => return Ok((State::free(0), NO_DEADLINE)),
+            Wish::Remembered if !state.wished().is_empty() => {
+                // It is not paused. The one thing to do is to look whether it is still there.
+                self.prove(number, &mut node, ended);
+                let is_ended = row.state.load().is_ended();
+                return if is_ended { Err(closed_behind(number)) } else { Ok((State::free(0), NO_DEADLINE)) };
+            }
             Wish::Remembered if row.remembered().is_empty() => return Err(never_wished(reference)),
             Wish::Remembered => row.remembered(),
         };
@@ -189,13 +197,16 @@ impl WaitSet {
                 row.remember(before.wished());
             }
         }
-        let front = seat.front_from_start(before.mode()).filter(|_| !wished.is_empty() && !before.is_child());
-        match front.filter(|front| self.make_room(number, &mut node, front, before.mode(), ended)) {
+        let is_armed = row.state.load().is_armed();
+        let front = seat.front_from_start(before.mode()).filter(|_| is_armed && !before.is_child());
+        let front = front.filter(|front| self.make_room(number, &mut node, front, before.mode(), ended));
+        match front {
+            _ if row.state.load().is_ended() => {}
             Some(front) if !before.is_in_front() => {
                 self.move_to_front(number, &mut node, row, reference, front, ended);
             }
             // A paused watch waits in the back, where its entry is silent and still proves which file it is of.
-            None if before.is_in_front() && wished.is_empty() => {
+            None if before.is_in_front() && !is_armed => {
                 self.move_to_back(number, &mut node, row, reference, ended);
             }
             _ => self.apply_exactly(number, &mut node, row, ended),
@@ -359,7 +370,7 @@ impl WaitSet {
             return Collected::Waker;
         }
         let (number, sequence) = Front::decode(token);
-        let Some(node) = self.nodes.lock(number) else { return Collected::Stale };
+        let Some(mut node) = self.nodes.lock(number) else { return Collected::Stale };
         let (mut is_stale, mut has_turned) = (true, false);
         let mut rest = Signals::empty();
         let mut slot = node.rows.head();
@@ -381,9 +392,31 @@ impl WaitSet {
         // The kernel switched a one-shot entry off; what is still armed needs it on again.
         if has_turned || !rest.is_empty() {
             // A failure shows again at the next operation on the number, which ends its rows.
-            let _: Result<(), Errno> = self.register_front(number, &node, front);
+            let _: Result<(), Errno> = self.register_front(number, &mut node, front);
         }
         if is_stale { Collected::Stale } else { Collected::Rows }
+    }
+
+    /// Delivers a Level row of a front that was reported before, if poll(2) says that it still holds.
+    pub(crate) fn deliver_left(&self, front: &Front, reference: Reference, pass: &mut FrontPass<'_>) {
+        let row = self.rows.row(reference.slot);
+        let number = row.descriptor();
+        let Ok(mut node) = self.lock(number) else { return };
+        let state = row.state.load();
+        let is_meant = state.generation() == reference.generation && is_served_by(row, state, front);
+        if !is_meant || !state.is_armed() || front.prove(number).is_err() {
+            return;
+        }
+        let Ok(entry) = descriptor::poll_entry(number, to_poll_flags(state.wished())) else { return };
+        let mut entries = [entry];
+        if descriptor::poll_now(&mut entries).is_err() {
+            return;
+        }
+        let ready = from_poll_flags(entries[0].revents(), state.wished());
+        if pass.deliver(row, reference, state, ready) {
+            // A failure shows again at the next operation on the number, which ends its rows.
+            let _: Result<(), Errno> = self.register_front(number, &mut node, front);
+        }
     }
 
     /// Moves an armed row of the back to its client's front, if it belongs there.
@@ -395,6 +428,7 @@ impl WaitSet {
         let is_meant = state.generation() == reference.generation && state.is_armed() && !state.is_in_front();
         if let Some(front) = seat.front_from_start(state.mode()).filter(|_| is_meant)
             && self.make_room(number, &mut node, front, state.mode(), ended)
+            && !row.state.load().is_ended()
         {
             self.move_to_front(number, &mut node, row, reference, front, ended);
         }
@@ -411,6 +445,21 @@ impl WaitSet {
         }
     }
 
+    /// Ends the rows of a front whose number means another file by now.
+    pub(crate) fn prove_front(&self, front: &Front, references: &[Reference], ended: &mut Ended) {
+        for reference in references {
+            let row = self.rows.row(reference.slot);
+            let number = row.descriptor();
+            let Ok(mut node) = self.lock(number) else { continue };
+            let state = row.state.load();
+            let is_meant = state.generation() == reference.generation && is_served_by(row, state, front);
+            if is_meant && is_gone(front.prove(number)) {
+                self.unregister_back(number, &mut node);
+                self.end_rows(&mut node, Code::NotFound, ended);
+            }
+        }
+    }
+
     /// Carries the entries of a front's rows over into its new, empty set.
     pub(crate) fn carry_over(&self, front: &Front, references: &[Reference], ended: &mut Ended) {
         for reference in references {
@@ -421,7 +470,7 @@ impl WaitSet {
             if state.generation() != reference.generation || !is_served_by(row, state, front) {
                 continue;
             }
-            if is_gone(self.register_front(number, &node, front)) {
+            if is_gone(self.register_front(number, &mut node, front)) {
                 self.end_rows(&mut node, Code::NotFound, ended);
             }
         }
@@ -454,20 +503,19 @@ impl WaitSet {
         if !node.has_front() {
             return true;
         }
-        let mut others = Vec::new();
-        self.visit(node, |slot, row| {
-            let state = row.state.load();
-            if is_served_by(row, state, front) && state.mode() != mode {
-                others.push(Reference { slot, generation: state.generation() });
+        if mode == Mode::Level {
+            if is_gone(self.evict(number, node, front, |state| state.mode() != Mode::Level)) {
+                self.unregister_back(number, node);
+                self.end_rows(node, Code::NotFound, ended);
             }
+            return true;
+        }
+        let mut has_room = true;
+        self.visit(node, |_, row| {
+            let state = row.state.load();
+            has_room &= !is_served_by(row, state, front) || state.mode() == mode;
         });
-        if mode != Mode::Level {
-            return others.is_empty();
-        }
-        for other in others {
-            self.move_to_back(number, node, self.rows.row(other.slot), other, ended);
-        }
-        true
+        has_room
     }
 
     /// Ends every row of a node and leaves it empty. The kernel's entries are the caller's business.
@@ -511,6 +559,7 @@ pub(crate) fn is_served_by(row: &Row, state: State, front: &Front) -> bool {
     state.is_in_front() && row.port.load(Ordering::Relaxed) == front.port()
 }
 
+/// The number no longer means the file of our entry: it is closed, or another file's, of a kind that epoll takes or not.
 pub(crate) fn is_gone(result: Result<(), Errno>) -> bool {
-    matches!(result, Err(Errno::NOENT | Errno::BADF))
+    matches!(result, Err(Errno::NOENT | Errno::BADF | Errno::PERM))
 }
