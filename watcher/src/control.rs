@@ -16,6 +16,7 @@ use crate::rows::{NO_DEADLINE, Reference, Start};
 use crate::shared::{Command, Shared};
 use crate::state::{Kind, Outcome, Role};
 use crate::stats::{ClientStats, Stats};
+use crate::sys::descriptor;
 use crate::timers::Entry;
 use crate::wait_set::{Ended, Wish};
 
@@ -293,7 +294,7 @@ impl Control {
     pub(crate) fn close_all(&self) {
         if self.shared.is_forked() {
             // The parent's kernel sets and locks are not ours to touch: only the descriptors are closed.
-            drop(self.handles.take_all_after_fork());
+            self.handles.take_all_after_fork().into_iter().for_each(descriptor::close_in_child);
             return;
         }
         self.port.refuse("the client was dropped; make a new one");

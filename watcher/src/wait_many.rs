@@ -38,7 +38,7 @@ impl<'a> WaitEntry<'a> {
         self.satisfied
     }
 
-    /// `OK`; `INVALID_ARGUMENT` for a number that is not open; `FAILED_PRECONDITION` for a regular file or directory.
+    /// `OK`; `INVALID_ARGUMENT` for a number that is not open or unknown signal bits; `FAILED_PRECONDITION` for a regular file or directory.
     pub fn status(&self) -> Code {
         self.status
     }
@@ -82,6 +82,10 @@ impl WaitSet {
             Self { entries: Vec::with_capacity(entries.len()), indices: Vec::with_capacity(entries.len()) };
         for (index, entry) in entries.iter_mut().enumerate() {
             (entry.satisfied, entry.status) = (Signals::empty(), Code::Ok);
+            if let Some(code) = badness_of_wish(entry) {
+                entry.status = code;
+                continue;
+            }
             match descriptor::poll_entry(entry.number, to_poll_flags(entry.signals)) {
                 Ok(poll_entry) => {
                     set.entries.push(poll_entry);
@@ -126,6 +130,16 @@ impl WaitSet {
         }
         lowest
     }
+}
+
+/// Why an entry is bad whatever poll(2) says: it asks for a signal there is not, or it is a file and asks for nothing that
+/// would show that.
+fn badness_of_wish(entry: &WaitEntry<'_>) -> Option<Code> {
+    if entry.signals.bits() & !Signals::all().bits() != 0 {
+        return Some(Code::InvalidArgument);
+    }
+    let shows = entry.signals.intersects(Signals::READABLE | Signals::WRITABLE);
+    (!shows && descriptor::is_file_or_directory(entry.number)).then_some(Code::FailedPrecondition)
 }
 
 /// Why an entry can never be satisfied. Files are looked at only when poll(2) calls them ready, as it always does.

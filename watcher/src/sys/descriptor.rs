@@ -1,7 +1,7 @@
 //! Descriptor numbers that callers lend us, and what kind of file is behind them.
 #![allow(unsafe_code)]
 
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
@@ -45,6 +45,13 @@ pub(crate) fn is_file_or_directory(number: RawFd) -> bool {
 /// True while the number names an open file.
 pub(crate) fn is_open(number: RawFd) -> bool {
     borrow(number).and_then(rustix::io::fcntl_getfd).is_ok()
+}
+
+/// Closes a descriptor in a child that was forked since it was opened. The child's memory can be a moment younger than its
+/// descriptors, so the number may not be open there; that is no fault, and nothing is told of it.
+pub(crate) fn close_in_child(descriptor: OwnedFd) {
+    // SAFETY: the number was owned by the value that was just given up, and nobody in the child uses it after this.
+    unsafe { libc::close(descriptor.into_raw_fd()) };
 }
 
 /// An entry for [`poll_now`].
