@@ -51,7 +51,8 @@ impl<C> CommandQueue<C> {
             Err(TrySendError::Full(command)) => {
                 self.wake(0)?;
                 self.sender.send(command).map_err(|_| SendError::Stopped)?;
-                self.wake(due_ns)
+                // Whatever this one is due: others may wait for room as well, and only the watcher makes it.
+                self.wake(0)
             }
         }
     }

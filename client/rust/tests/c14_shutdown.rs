@@ -82,101 +82,108 @@ fn a_wake_after_the_stop_is_refused(setup: Setup) {
 
 /// C14a: waiters return, those with watches and those without, in whatever they wait.
 fn stop_makes_waiters_return(setup: Setup) {
-    let watcher = setup.watcher();
-    let (ready, idle) = (Barrier::new(5), event_fd(0));
-    thread::scope(|scope| {
-        for number in 0..4 {
-            let (ready, idle, watcher) = (&ready, &idle, &watcher);
-            scope.spawn(move || {
-                let mut client = setup.attach(watcher);
-                let modes: &[Mode] = if number == 0 { &[] } else { &MODES[..number] };
-                for mode in modes {
-                    client.watch(idle, READABLE, *mode, 1).unwrap();
-                }
-                ready.wait();
-                let mut events = Events::with_capacity(8);
-                let mut ended = 0;
-                let timeout = (number % 2 == 0).then_some(Duration::from_secs(3600));
-                let status = loop {
-                    match client.wait(&mut events, timeout) {
-                        Ok(count) => ended += count,
-                        Err(status) => break status,
+    within_time(move || {
+        let watcher = setup.watcher();
+        let (ready, idle) = (Barrier::new(5), event_fd(0));
+        thread::scope(|scope| {
+            for number in 0..4 {
+                let (ready, idle, watcher) = (&ready, &idle, &watcher);
+                scope.spawn(move || {
+                    let mut client = setup.attach(watcher);
+                    let modes: &[Mode] = if number == 0 { &[] } else { &MODES[..number] };
+                    for mode in modes {
+                        client.watch(idle, READABLE, *mode, 1).unwrap();
                     }
-                };
-                assert_eq!((status.code(), ended), (Code::Unavailable, modes.len()));
-            });
-        }
-        ready.wait();
-        thread::sleep(Duration::from_millis(10));
-        watcher.stop().unwrap();
+                    ready.wait();
+                    let mut events = Events::with_capacity(8);
+                    let mut ended = 0;
+                    let timeout = (number % 2 == 0).then_some(Duration::from_secs(3600));
+                    let status = loop {
+                        match client.wait(&mut events, timeout) {
+                            Ok(count) => ended += count,
+                            Err(status) => break status,
+                        }
+                    };
+                    assert_eq!((status.code(), ended), (Code::Unavailable, modes.len()));
+                });
+            }
+            ready.wait();
+            thread::sleep(Duration::from_millis(10));
+            watcher.stop().unwrap();
+        });
     });
 }
 
 /// C14b: any number of stops from any number of threads; each returns when the thread has ended.
 fn stop_may_be_called_by_everybody(setup: Setup) {
-    for _ in 0..20 {
-        let config = setup.config();
-        let name = config.thread_name.clone();
-        let watcher = Watcher::spawn(config).unwrap();
-        let mut client = setup.attach(&watcher);
-        let idle = event_fd(0);
-        let watch = client.watch(&idle, READABLE, Mode::Level, 1).unwrap();
-        assert!(find_thread(&name).is_some());
-        let start = Barrier::new(4);
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    start.wait();
-                    watcher.stop().unwrap();
-                    watcher.stop().unwrap();
-                });
-            }
-        });
-        until("the thread is gone", || find_thread(&name).is_none());
-        client.expect_ended(watch, Code::Aborted);
-    }
+    within_time(move || {
+        for _ in 0..20 {
+            let config = setup.config();
+            let name = config.thread_name.clone();
+            let watcher = Watcher::spawn(config).unwrap();
+            let mut client = setup.attach(&watcher);
+            let idle = event_fd(0);
+            let watch = client.watch(&idle, READABLE, Mode::Level, 1).unwrap();
+            until("the thread is there", || find_thread(&name).is_some());
+            let start = Barrier::new(4);
+            thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        start.wait();
+                        watcher.stop().unwrap();
+                        watcher.stop().unwrap();
+                    });
+                }
+            });
+            until("the thread is gone", || find_thread(&name).is_none());
+            client.expect_ended(watch, Code::Aborted);
+        }
+    });
 }
 
 /// C14a: a stop in the middle of a flood of calls: nobody hangs, and nobody is told anything else than it should be.
 fn stop_meets_a_flood_of_calls(setup: Setup) {
-    for _ in 0..15 {
-        let watcher = setup.watcher();
-        let (mut client, ready) = (setup.attach(&watcher), event_fd(1));
-        thread::scope(|scope| {
-            for number in 0..3 {
-                let (control, ready) = (client.control().clone(), &ready);
-                scope.spawn(move || {
-                    for round in 0_usize.. {
-                        let result = match (number + round) % 3 {
-                            0 => control.watch(ready, READABLE, MODES[round % 3], 1).map(|watch| {
-                                // NOT_FOUND: the stop was faster and the client was told.
-                                let _: Result<()> = control.arm(watch).and_then(|()| control.unwatch(watch));
-                            }),
-                            1 => control.set_timer(Duration::from_micros(50), 1).map(drop),
-                            _ => control
-                                .adopt(event_fd(0))
-                                .map_err(Status::from)
-                                .and_then(|it| control.close(it)),
-                        };
-                        if let Err(status) = result {
-                            assert_eq!(status.code(), Code::Unavailable, "{status}");
-                            break;
+    within_time(move || {
+        for _ in 0..15 {
+            let watcher = setup.watcher();
+            let (mut client, ready) = (setup.attach(&watcher), event_fd(1));
+            thread::scope(|scope| {
+                for number in 0..3 {
+                    let (control, ready) = (client.control().clone(), &ready);
+                    scope.spawn(move || {
+                        for round in 0_usize.. {
+                            let result = match (number + round) % 3 {
+                                0 => control.watch(ready, READABLE, MODES[round % 3], 1).map(|watch| {
+                                    // NOT_FOUND: the stop was faster and the client was told.
+                                    let _: Result<()> =
+                                        control.arm(watch).and_then(|()| control.unwatch(watch));
+                                }),
+                                1 => control.set_timer(Duration::from_micros(50), 1).map(drop),
+                                _ => control
+                                    .adopt(event_fd(0))
+                                    .map_err(Status::from)
+                                    .and_then(|it| control.close(it)),
+                            };
+                            if let Err(status) = result {
+                                assert_eq!(status.code(), Code::Unavailable, "{status}");
+                                break;
+                            }
                         }
-                    }
-                });
-            }
-            thread::sleep(Duration::from_millis(2));
-            watcher.stop().unwrap();
-        });
-        let mut events = Events::with_capacity(64);
-        let status = loop {
-            match client.wait(&mut events, Some(PROMPT)) {
-                Ok(count) => assert!(count > 0, "the end does not come"),
-                Err(status) => break status,
-            }
-        };
-        assert_eq!(status.code(), Code::Unavailable);
-    }
+                    });
+                }
+                thread::sleep(Duration::from_millis(2));
+                watcher.stop().unwrap();
+            });
+            let mut events = Events::with_capacity(64);
+            let status = loop {
+                match client.wait(&mut events, Some(PROMPT)) {
+                    Ok(count) => assert!(count > 0, "the end does not come"),
+                    Err(status) => break status,
+                }
+            };
+            assert_eq!(status.code(), Code::Unavailable);
+        }
+    });
 }
 
 /// C14b: dropping the watcher is a stop, though its clients live on.
@@ -336,12 +343,15 @@ fn forks_meet_a_flood_of_calls(setup: Setup) {
                 while !is_over.load(Ordering::Acquire) {
                     let watch = control.watch(&ready, READABLE, Mode::Once, 1).unwrap();
                     let handle = control.adopt(event_fd(0)).unwrap();
-                    control.set_timer(Deadline::at_ns(1), 1).unwrap();
+                    let timer = control.set_timer(Deadline::at_ns(1), 1).unwrap();
                     control.close(handle).unwrap();
                     control.unwatch(watch).unwrap();
+                    // NOT_FOUND: the other thread has drained it.
+                    let _: Result<()> = control.cancel_timer(timer);
                 }
             });
         }
+        let _over = RaiseOnDrop(&is_over);
         for _ in 0..25 {
             let child = Forked::run(|| {
                 let mut client = slot.take().unwrap();
@@ -352,7 +362,6 @@ fn forks_meet_a_flood_of_calls(setup: Setup) {
             child.expect_success();
             slot.as_mut().unwrap().drained();
         }
-        is_over.store(true, Ordering::Release);
     });
 }
 
