@@ -255,7 +255,7 @@ fn a_living_duplicate_makes_nothing_spin(setup: Setup) {
         drop(lent.watched);
         write_all(&lent.other, b"x");
         let has_ended = until_silent(&mut client, old, mode);
-        client.expect_quiet_while_waiting(Duration::from_millis(200));
+        client.expect_quiet_while_waiting(Duration::from_millis(120));
         let (one, other) = socket_pair();
         let new_file = lent.number.take(one);
         let new = client.watch(&new_file, READABLE, mode, 2).unwrap();
@@ -269,7 +269,7 @@ fn a_living_duplicate_makes_nothing_spin(setup: Setup) {
         assert_eq!(read_all(&new_file), 1);
         write_all(&lent.other, b"old");
         client.expect_nothing();
-        client.expect_quiet_while_waiting(Duration::from_millis(200));
+        client.expect_quiet_while_waiting(Duration::from_millis(120));
         assert_eq!(read_all(&duplicate), 7, "its data is still there");
     }
 }
@@ -284,7 +284,7 @@ fn a_hung_up_duplicate_makes_nothing_spin(setup: Setup) {
         drop(lent.watched);
         drop(lent.other);
         until_silent(&mut client, old, mode);
-        client.expect_quiet_while_waiting(Duration::from_millis(200));
+        client.expect_quiet_while_waiting(Duration::from_millis(120));
         client.expect_quiet_for(Duration::from_millis(100));
         assert!(is_at_end(&duplicate));
     }

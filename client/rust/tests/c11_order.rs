@@ -70,6 +70,7 @@ fn a_hot_handle_starves_nobody(setup: Setup) {
                 read_all(hot);
             }
         });
+        let _over = RaiseOnDrop(is_over);
         ready.iter().for_each(set_event);
         let mut seen = vec![false; COUNT];
         let mut left = COUNT;
@@ -83,7 +84,6 @@ fn a_hot_handle_starves_nobody(setup: Setup) {
                 left -= 1;
             }
         }
-        is_over.store(true, Ordering::Release);
     });
 }
 
@@ -104,6 +104,7 @@ fn a_flood_of_commands_delays_nobody(setup: Setup) {
                 }
             });
         }
+        let _over = RaiseOnDrop(&is_over);
         let (one, other) = socket_pair();
         let watch = working.watch(&one, READABLE, Mode::Once, 1).unwrap();
         for _ in 0..200 {
@@ -114,7 +115,6 @@ fn a_flood_of_commands_delays_nobody(setup: Setup) {
             let timer = working.set_timer(Duration::ZERO, 2).unwrap();
             assert_eq!(working.expect_event().timer(), Some(timer));
         }
-        is_over.store(true, Ordering::Release);
     });
     let stats = watcher.stats();
     // Class k counts sizes below 2^k.

@@ -53,7 +53,7 @@ fn e1_libuv_658_a_number_that_became_a_regular_file_is_refused() {
     in_each_setup(|setup| {
         let mut client = setup.client();
         let number = PrivateNumber::new();
-        let old = client.watch(&number.take(event_fd(0)), READABLE, Mode::Level, 1).unwrap();
+        let old = client.watch(number.take(event_fd(0)), READABLE, Mode::Level, 1).unwrap();
         let file = number.take(File::open("/proc/self/exe").unwrap().into());
         assert_eq!(code_of(client.watch(&file, READABLE, Mode::Level, 2)), Code::FailedPrecondition);
         client.expect_ended(old, Code::NotFound);

@@ -133,7 +133,8 @@ fn h3_gevent_1686_dropping_the_client_in_the_child_changes_nothing_for_the_paren
                 .map(|event| event.watch)
                 .filter(|id| id.raw() != timer.raw())
                 .collect();
-            (told.sort(), told.dedup());
+            told.sort();
+            told.dedup();
             assert_eq!(told, watches, "{setup:?}");
             assert_eq!(read_all(&reader), 1);
             write_all(&given_writer, b"x");

@@ -180,11 +180,11 @@ fn k4_iceoryx2_518_a_missed_deadline_is_told_once() {
         let (reader, writer) = pipe();
         let options = WatchOptions::new(READABLE, mode, 4).deadline(Duration::from_millis(1));
         let watch = client.watch_with(&reader, options).unwrap();
-        for _ in 0..3 {
+        for _ in 0..2 {
             let event = client.expect_event();
             assert_eq!((event.watch, event.kind), (watch, EventKind::Deadline));
             client.expect_nothing();
-            client.expect_quiet_for(Duration::from_millis(50));
+            client.expect_quiet_while_waiting(QUIET);
             client.arm_until(watch, Duration::from_millis(1)).unwrap();
         }
         client.expect_event();
@@ -242,20 +242,16 @@ fn k6_iceoryx2_1000_all_waiting_is_on_the_monotonic_clock() {
             client.expect_quiet_for(Duration::from_millis(50));
         };
         agrees();
-        for seconds in [3600, 1_000_000] {
-            let here = now_ns();
-            if let Err(error) = sys::shift_monotonic_clock_of_children(seconds) {
-                eprintln!("not moved by {seconds} s, as that is not allowed here: {error}");
-                return;
-            }
-            let child = Forked::run(|| {
-                assert!(now_ns() >= here + u64::from(seconds) * 1_000_000_000, "the clock was moved");
-                agrees();
-            });
-            child.expect_success();
-            // The offsets of one namespace are set once.
+        let (here, seconds) = (now_ns(), 1_000_000);
+        if let Err(error) = sys::shift_monotonic_clock_of_children(seconds) {
+            eprintln!("the clock is not moved, as that is not allowed here: {error}");
             return;
         }
+        let child = Forked::run(|| {
+            assert!(now_ns() >= here + u64::from(seconds) * 1_000_000_000, "the clock was moved");
+            agrees();
+        });
+        child.expect_success();
     });
 }
 
@@ -395,7 +391,7 @@ fn k11_libuv_2416_a_cancelled_timer_does_not_touch_the_next_owner_of_its_place()
             let busy = client.set_periodic(Duration::ZERO, Duration::from_nanos(200), 1).unwrap();
             thread::yield_now();
             client.cancel_timer(busy).unwrap();
-            if round % 2 == 0 {
+            if round.is_multiple_of(2) {
                 let timer = client.set_timer(Duration::from_micros(100), 2).unwrap();
                 let event = client.expect_event();
                 assert_eq!((event.timer(), event.count), (Some(timer), 1), "round {round}");
@@ -408,7 +404,7 @@ fn k11_libuv_2416_a_cancelled_timer_does_not_touch_the_next_owner_of_its_place()
             }
         };
         let outcome =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (0..3000).for_each(&mut round)));
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (0..300).for_each(&mut round)));
         is_over.store(true, Ordering::Release);
         if let Err(panic) = outcome {
             std::panic::resume_unwind(panic);
@@ -426,7 +422,7 @@ fn k13_libuv_heap_many_timers_cost_no_descriptors_and_give_their_memory_back() {
         let descriptors = descriptor_count();
         let mut timers = Vec::with_capacity(usize::try_from(COUNT).unwrap());
         let mut after_first = 0;
-        for round in 0..4 {
+        for round in 0..3 {
             timers.extend((0..COUNT).map(|number| {
                 client.set_timer(Duration::from_secs(3600 + number * 7919 % COUNT), number).unwrap()
             }));

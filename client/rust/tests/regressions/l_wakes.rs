@@ -116,13 +116,13 @@ fn l4_iceoryx2_925_at_most_one_wake_until_the_client_looks() {
 /// eclipse-iceoryx/iceoryx2#925: and one that is parked is woken once for all that comes before it looks.
 #[test]
 fn l4_iceoryx2_925_a_parked_client_is_woken_once_for_a_burst() {
-    const COUNT: u64 = 100;
+    const COUNT: usize = 100;
     let mut client = Setup::Off.client();
     let ready = event_fd(0);
-    for token in 0..COUNT {
+    for token in 0..COUNT as u64 {
         client.watch(&ready, READABLE, Mode::Once, token).unwrap();
     }
-    client.set_capacity(COUNT as usize);
+    client.set_capacity(COUNT);
     let control = client.control().clone();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -130,7 +130,7 @@ fn l4_iceoryx2_925_a_parked_client_is_woken_once_for_a_burst() {
             // One readiness for all of them.
             set_event(&ready);
         });
-        assert_eq!(client.expect_events(100).len(), 100);
+        assert_eq!(client.expect_events(COUNT).len(), COUNT);
     });
     let wakes = control.client_stats().wakes;
     assert!(wakes <= 1, "{wakes} wakes for one burst");

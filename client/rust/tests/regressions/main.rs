@@ -23,5 +23,6 @@ mod i_signals_and_children;
 mod j_fairness;
 mod k_timers;
 mod l_wakes;
+mod n_callbacks;
 mod n_shutdown;
 mod o_limits;

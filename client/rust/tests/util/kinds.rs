@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::OptionalActions;
 use rustix::time::{TimerfdClockId, TimerfdFlags};
 
-use super::{PROMPT, place_at};
+use super::{PROMPT, place_at, raise_descriptor_limit};
 
 /// A pipe, neither end of which blocks: reader, writer.
 pub(crate) fn pipe() -> (OwnedFd, OwnedFd) {
@@ -219,10 +220,12 @@ pub(crate) struct PrivateNumber(RawFd);
 
 impl PrivateNumber {
     pub(crate) fn new() -> Self {
-        // Every system allows 1024 descriptors; no test program has 600 open at once.
+        // Descriptors that are opened get the lowest free numbers; no test program has 600 open at once.
         static NEXT: AtomicU32 = AtomicU32::new(600);
+        static LIMIT: OnceLock<u64> = OnceLock::new();
+        let limit = *LIMIT.get_or_init(raise_descriptor_limit);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        assert!(number < 1024, "too many private numbers in one test program");
+        assert!(u64::from(number) < limit, "too many private numbers in one test program: {limit}");
         Self(number.cast_signed())
     }
 

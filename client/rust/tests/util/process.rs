@@ -136,3 +136,34 @@ pub(crate) fn set_descriptor_limit(limit: u64) -> u64 {
     setrlimit(Resource::Nofile, new).expect("below the hard limit");
     before.current.unwrap_or(u64::MAX)
 }
+
+/// Lets this process have as many descriptors as it may, within reason; gives how many that are.
+pub(crate) fn raise_descriptor_limit() -> u64 {
+    use rustix::process::{Resource, getrlimit};
+    let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX).min(8192);
+    set_descriptor_limit(hard);
+    hard
+}
+
+/// Lowers the hard limit of descriptors of this process for good. Only for a test that runs alone.
+pub(crate) fn lower_hard_descriptor_limit(limit: u64) {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    setrlimit(Resource::Nofile, Rlimit { current: Some(limit), maximum: Some(limit) })
+        .expect("a lower limit");
+}
+
+/// Runs a block that would hang if something went wrong, and fails the test then.
+#[track_caller]
+pub(crate) fn within_time(body: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    let running = std::thread::spawn(move || {
+        body();
+        // Nobody listens any more if this took too long.
+        let _: Result<(), std::sync::mpsc::SendError<()>> = done.send(());
+    });
+    match is_done.recv_timeout(PROMPT) {
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        // Its panic, if it had one, becomes this thread's.
+        _ => running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+    }
+}

@@ -205,3 +205,22 @@ pub(crate) fn is_close_on_exec(number: RawFd) -> bool {
     assert!(flags >= 0, "fcntl {number}: {}", Error::last_os_error());
     flags & libc::FD_CLOEXEC != 0
 }
+
+/// Adds a descriptor that belongs to somebody else to a poll set of our own.
+pub(crate) fn add_number_to_poll_set(set: &impl AsFd, number: RawFd) {
+    // SAFETY: the kernel checks the number, and nothing is read, written or closed through it.
+    let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
+    let flags = rustix::event::epoll::EventFlags::IN;
+    rustix::event::epoll::add(set, borrowed, rustix::event::epoll::EventData::new_u64(1), flags)
+        .expect("an entry");
+}
+
+/// Gives up root, if this process has it. Only in a forked child.
+pub(crate) fn become_nobody() {
+    const NOBODY: libc::uid_t = 65_534;
+    if rustix::process::geteuid().is_root() {
+        // SAFETY: no pointers.
+        let failed = unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) };
+        assert_eq!(failed, 0, "setresuid: {}", Error::last_os_error());
+    }
+}
