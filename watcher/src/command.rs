@@ -1,5 +1,7 @@
 //! The command queue: what clients ask of the watcher thread, bounded, and waking it only when it must.
 
+use std::sync::{Mutex, PoisonError};
+
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use crate::stats::Counter;
@@ -21,7 +23,8 @@ pub(crate) enum SendError {
 pub(crate) struct CommandQueue<C> {
     sender: Sender<C>,
     parked_until: ParkedUntil,
-    waker: mio::Waker,
+    /// `None` only in a forked child, which has closed it.
+    waker: Mutex<Option<mio::Waker>>,
     wakes: Counter,
 }
 
@@ -29,7 +32,15 @@ impl<C> CommandQueue<C> {
     /// A queue of `limit` commands whose receiver sleeps in a set that `waker` wakes.
     pub(crate) fn new(limit: usize, waker: mio::Waker) -> (Self, Receiver<C>) {
         let (sender, receiver) = bounded(limit);
-        (Self { sender, parked_until: ParkedUntil::new(), waker, wakes: Counter::default() }, receiver)
+        (
+            Self {
+                sender,
+                parked_until: ParkedUntil::new(),
+                waker: Mutex::new(Some(waker)),
+                wakes: Counter::default(),
+            },
+            receiver,
+        )
     }
 
     pub(crate) fn parked_until(&self) -> &ParkedUntil {
@@ -72,7 +83,15 @@ impl<C> CommandQueue<C> {
     /// Writes a wake, whether the watcher sleeps or not.
     pub(crate) fn wake_always(&self) -> std::io::Result<()> {
         self.wakes.add_shared(1);
-        self.waker.wake()
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        waker.as_ref().map_or(Ok(()), mio::Waker::wake)
+    }
+
+    /// Closes the waker in a forked child, unless a thread that is not there holds the lock.
+    pub(crate) fn close_in_child(&self) {
+        if let Ok(mut waker) = self.waker.try_lock() {
+            drop(waker.take());
+        }
     }
 }
 

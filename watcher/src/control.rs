@@ -295,6 +295,10 @@ impl Control {
         if self.shared.is_forked() {
             // The parent's kernel sets and locks are not ours to touch: only the descriptors are closed.
             self.handles.take_all_after_fork().into_iter().for_each(descriptor::close_in_child);
+            if let Some(front) = self.port.front() {
+                front.close_in_child();
+            }
+            self.shared.close_in_child();
             return;
         }
         self.port.refuse("the client was dropped; make a new one");
@@ -308,10 +312,10 @@ impl Control {
             self.end_number(descriptor.as_raw_fd());
         }
         self.shared.waits.set_front(self.port.index(), None);
-        // Without a watcher there is nobody whose memory of the port matters.
-        if self.shared.send(Command::Close(self.port.index()), 0).is_err() {
-            self.shared.forget_port(self.port.index());
-        }
+        // Told first, so that the watcher hears of the end before it hears of whoever gets the index next. Without a
+        // watcher there is nobody to tell.
+        let _: Result<()> = self.shared.send(Command::Close(self.port.index()), 0);
+        self.shared.forget_port(self.port.index());
     }
 
     fn end_row(&self, reference: Reference, state: crate::state::State) {

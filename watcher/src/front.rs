@@ -37,16 +37,23 @@ pub(crate) struct Seat {
     policy: FrontPolicy,
     /// Nobody waits at the port: whatever the policy, the back serves everything.
     is_vacant: AtomicBool,
+    /// The front was poisoned when no descriptor was left to make another: the back serves everything.
+    is_lost: AtomicBool,
     front: OnceLock<Arc<Front>>,
 }
 
 impl Seat {
     pub(crate) fn new(policy: FrontPolicy) -> Self {
-        Self { policy, is_vacant: AtomicBool::new(false), front: OnceLock::new() }
+        Self {
+            policy,
+            is_vacant: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
+            front: OnceLock::new(),
+        }
     }
 
     pub(crate) fn policy(&self) -> FrontPolicy {
-        if self.is_vacant() { FrontPolicy::Off } else { self.policy }
+        if self.is_vacant() || self.is_lost() { FrontPolicy::Off } else { self.policy }
     }
 
     pub(crate) fn front(&self) -> Option<&Arc<Front>> {
@@ -62,6 +69,14 @@ impl Seat {
         self.is_vacant.load(Ordering::SeqCst)
     }
 
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Ordering::SeqCst);
+    }
+
     pub(crate) fn set_vacant(&self, is_vacant: bool) {
         self.is_vacant.store(is_vacant, Ordering::SeqCst);
     }
@@ -71,7 +86,7 @@ impl Seat {
         match self.policy() {
             FrontPolicy::Off => {
                 let is_exposed = self.front.get().is_some_and(|front| front.is_exposed());
-                mode == Mode::Level && is_exposed && !self.is_vacant()
+                mode == Mode::Level && is_exposed && !self.is_vacant() && !self.is_lost()
             }
             FrontPolicy::Adaptive => mode == Mode::Level,
             FrontPolicy::Always => true,
@@ -194,6 +209,26 @@ impl Front {
             let _: Result<(), Epoll> = self.outer.set(outer);
         }
         self.outer.get().map(AsFd::as_fd).ok_or_else(|| std::io::Error::other("the outer set was not kept"))
+    }
+
+    /// Closes what it has in a forked child.
+    pub(crate) fn close_in_child(&self) {
+        self.inner.close_in_child();
+        self.bell.close_in_child();
+        if let Some(outer) = self.outer.get() {
+            outer.close_in_child();
+        }
+    }
+
+    /// The set is poisoned and no descriptor is left to make another: the foreign loop polls the bell alone.
+    pub(crate) fn give_up(&self) {
+        // What was rung edge-triggered was never lowered; from here on it is level-triggered. The caller settles it.
+        self.bell.lower();
+        if let Some(outer) = self.outer.get() {
+            // Neither can fail in a way that somebody could mend: both are ours and open.
+            let _: Result<(), Errno> = outer.delete_set(&self.inner);
+            let _: Result<(), Errno> = outer.add(self.bell.number(), EventFlags::IN, WAKER_TOKEN);
+        }
     }
 
     pub(crate) fn is_exposed(&self) -> bool {

@@ -41,6 +41,9 @@ bitflags::bitflags! {
         const PERSISTENT = 2;
         /// A row of this number has been in a front since it was watched first.
         const HAS_FRONT = 4;
+        /// The number was closed behind our back once, so an entry of an older file may live on under it, and that the
+        /// kernel has an entry proves nothing by itself any more. Never cleared.
+        const SUSPECT = 8;
     }
 }
 

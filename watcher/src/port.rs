@@ -363,7 +363,13 @@ impl Port {
         let mut ended = Ended::new();
         shared.waits.prove_front(front, &references, &mut ended);
         if let Err(error) = front.rebuild() {
-            tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front could not be rebuilt");
+            tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front is given up");
+            self.control.port().seat().lose();
+            for reference in &references {
+                self.control.retreat(*reference);
+            }
+            front.give_up();
+            self.was_heard = true;
         } else {
             shared.waits.carry_over(front, &references, &mut ended);
             front.rebuilt();
@@ -375,6 +381,9 @@ impl Port {
 
     /// True if the port has a front by now; it then waits there.
     fn has_front(&mut self) -> bool {
+        if self.control.port().seat().is_lost() {
+            return false;
+        }
         if self.front.is_none()
             && let Some(front) = self.control.port().front()
         {

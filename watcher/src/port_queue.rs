@@ -433,7 +433,7 @@ impl PortQueue {
     /// has got a front to sleep in.
     pub(crate) fn park(&self, deadline_ns: Option<u64>) {
         self.parked.raise();
-        if !self.looks_ready() && self.seat.front().is_none() {
+        if !self.looks_ready() && (self.seat.front().is_none() || self.seat.is_lost()) {
             while self.parked.is_raised() && !futex::park(self.parked.word(), Parked::EXPECTED, deadline_ns) {
             }
         }

@@ -101,6 +101,9 @@ impl WaitSet {
         own: Option<&Front>,
         ended: &mut Ended,
     ) {
+        if self.is_other_file(number, node) {
+            return self.lose(Errno::NOENT, number, node, ended);
+        }
         let result = if row.state.load().is_in_front() {
             match own {
                 Some(front) => self.register_front(number, node, front),
@@ -118,6 +121,9 @@ impl WaitSet {
     pub(crate) fn apply_exactly(&self, number: RawFd, node: &mut Node, row: &Row, ended: &mut Ended) {
         if row.state.load().is_in_front() {
             return self.apply(number, node, row, None, ended);
+        }
+        if self.is_other_file(number, node) {
+            return self.lose(Errno::NOENT, number, node, ended);
         }
         if let Err(errno) = self.register_back(number, node) {
             self.lose(errno, number, node, ended);
@@ -140,7 +146,7 @@ impl WaitSet {
             let front = self.front_of(self.rows.row(node.rows.head()));
             front.map_or(Ok(()), |front| front.prove(number))
         };
-        if is_gone(result) {
+        if is_gone(result) || self.is_other_file(number, node) {
             self.end_rows(node, Code::NotFound, ended);
         }
     }

@@ -111,10 +111,28 @@ impl Shared {
     }
 
     /// Asks the watcher to stop; the first caller's request counts. The caller writes the wake.
-    pub(crate) fn request_stop(&self) {
+    ///
+    /// # Errors
+    /// `INTERNAL` if the wake could not be written: the watcher stops when it next wakes by itself.
+    pub(crate) fn request_stop(&self) -> Result<()> {
         self.stopping.store(true, Ordering::SeqCst);
-        if self.commands.wake_always().is_err() {
-            tracing::error!(target: "handle_watcher::watcher", "the stop could not be written to the watcher");
+        self.commands.wake_always().map_err(|error| {
+            Status::new(
+                Code::Internal,
+                format!(
+                    "the stop could not be written to the watcher ({error}); is write(2) on an eventfd forbidden \
+                     here? Stop it from a thread that may"
+                ),
+            )
+        })
+    }
+
+    /// Closes our descriptors in a child that was forked since; the watcher's own share of this value, on a thread that
+    /// does not exist there, would keep them open for ever.
+    pub(crate) fn close_in_child(&self) {
+        if !self.stopping.swap(true, Ordering::SeqCst) {
+            self.commands.close_in_child();
+            self.waits.back().close_in_child();
         }
     }
 
@@ -213,7 +231,7 @@ impl Shared {
         Ok(port)
     }
 
-    /// Gives a client's index to the next one. Called by the watcher when it has let go of the port.
+    /// Gives a client's index to the next one. Called when the watcher was told that the client is gone.
     pub(crate) fn forget_port(&self, index: u32) {
         let mut registry = self.registry();
         let place = registry.ports.get_mut(index as usize);

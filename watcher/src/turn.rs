@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use handle_watcher_wire::Code;
+use handle_watcher_wire::{Code, Result};
 
 use crate::rows::{NO_DEADLINE, Reference, Row};
 use crate::scan::Staged;
@@ -78,7 +78,8 @@ impl Turn {
         if let Err(errno) = waited {
             // Nothing can be waited for without the set; a spin would only hide it.
             tracing::error!(target: "handle_watcher::watcher", %errno, "the poll set failed; the watcher stops");
-            self.shared.request_stop();
+            // This very thread looks at the request next; it needs no wake.
+            let _: Result<()> = self.shared.request_stop();
         }
         self.shared.counters.readiness.add(self.events.len() as u64);
         self.shared.counters.ready_per_wait.record(self.events.len());
@@ -111,10 +112,7 @@ impl Turn {
         for command in self.commands.try_iter().take(count) {
             match command {
                 Command::Open(port) => self.staged.open(port),
-                Command::Close(index) => {
-                    self.staged.close(index);
-                    self.shared.forget_port(index);
-                }
+                Command::Close(index) => self.staged.close(index),
                 Command::Deadline(entry) => {
                     self.timers.set(entry);
                     self.shared.counters.timers_set.add(1);

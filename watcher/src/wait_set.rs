@@ -8,8 +8,9 @@
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use ahash::AHashMap;
 use handle_watcher_wire::{Code, Mode, Result, Signals, Status};
 use rustix::io::Errno;
 
@@ -22,7 +23,7 @@ use crate::nodes::{Marks, Node, Nodes};
 use crate::refusal::{beyond_limit, closed_behind, gone, never_wished, no_level, paused, refusal};
 use crate::rows::{NO_DEADLINE, Reference, Row, Rows};
 use crate::state::{Outcome, State};
-use crate::sys::descriptor;
+use crate::sys::descriptor::{self, Identity};
 use crate::sys::epoll::{Epoll, KernelEvent, WAKER_TOKEN};
 
 pub(crate) const SEQUENCE_BITS: u32 = 40;
@@ -54,12 +55,20 @@ pub(crate) struct WaitSet {
     pub(crate) back: Epoll,
     /// By port index. Only for what concerns another client's front; a client knows its own.
     fronts: RwLock<Vec<Option<Arc<Front>>>>,
+    /// Of suspect numbers only: which file their rows are of.
+    identities: Mutex<AHashMap<RawFd, Identity>>,
 }
 
 impl WaitSet {
     /// A wait set for descriptor numbers below `number_limit`.
     pub(crate) fn new(rows: Rows, number_limit: usize) -> std::io::Result<Self> {
-        Ok(Self { rows, nodes: Nodes::new(number_limit), back: Epoll::new()?, fronts: RwLock::default() })
+        Ok(Self {
+            rows,
+            nodes: Nodes::new(number_limit),
+            back: Epoll::new()?,
+            fronts: RwLock::default(),
+            identities: Mutex::default(),
+        })
     }
 
     pub(crate) fn back(&self) -> &Epoll {
@@ -104,6 +113,9 @@ impl WaitSet {
             ));
         }
         node.rows.push(&self.rows, reference.slot, Row::node_links);
+        if node.marks.contains(Marks::SUSPECT) {
+            self.note_identity(number);
+        }
         let result = match front {
             Some(front) => self.register_front(number, &mut node, front),
             None => self.widen_back(number, &mut node, row.state.load()),
@@ -518,6 +530,21 @@ impl WaitSet {
         has_room
     }
 
+    fn note_identity(&self, number: RawFd) {
+        if let Some(identity) = descriptor::identity(number) {
+            self.identities.lock().unwrap_or_else(PoisonError::into_inner).insert(number, identity);
+        }
+    }
+
+    /// Of a suspect number: whether it still means the file that its rows are of, as far as that can be seen from outside.
+    pub(crate) fn is_other_file(&self, number: RawFd, node: &Node) -> bool {
+        if !node.marks.contains(Marks::SUSPECT) || node.rows.is_empty() {
+            return false;
+        }
+        let identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        identities.get(&number).is_some_and(|known| Some(*known) != descriptor::identity(number))
+    }
+
     /// Ends every row of a node and leaves it empty. The kernel's entries are the caller's business.
     pub(crate) fn end_rows(&self, node: &mut Node, code: Code, ended: &mut Ended) {
         while node.rows.head() != NIL {
@@ -528,6 +555,9 @@ impl WaitSet {
             if row.state.end(generation, code) == Outcome::Queue {
                 ended.push(Reference { slot, generation });
             }
+        }
+        if code == Code::NotFound {
+            node.marks.insert(Marks::SUSPECT);
         }
         node.back_rows = 0;
         node.marks.set(Marks::HAS_FRONT, false);

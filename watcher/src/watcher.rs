@@ -97,10 +97,11 @@ impl Watcher {
     /// thread itself it only marks the stop and returns.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` after a fork: the thread exists only in the parent.
+    /// `FAILED_PRECONDITION` after a fork: the thread exists only in the parent. `INTERNAL` if the watcher could not be
+    /// told, as in a sandbox that forbids write(2) on an eventfd; it is told by the next caller who may.
     pub fn stop(&self) -> Result<()> {
         self.shared.check_process()?;
-        self.shared.request_stop();
+        self.shared.request_stop()?;
         if self.shared.is_watcher_thread() {
             return Ok(());
         }

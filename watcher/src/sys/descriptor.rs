@@ -42,6 +42,20 @@ pub(crate) fn is_file_or_directory(number: RawFd) -> bool {
     matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory)
 }
 
+/// What tells one file from another from outside: device and inode. Files that have no inode of their own (eventfd, timerfd
+/// and the like) look alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// The file a number means now; nothing if it is closed.
+pub(crate) fn identity(number: RawFd) -> Option<Identity> {
+    let stat = borrow(number).and_then(rustix::fs::fstat).ok()?;
+    Some(Identity { device: stat.st_dev, inode: stat.st_ino })
+}
+
 /// True while the number names an open file.
 pub(crate) fn is_open(number: RawFd) -> bool {
     borrow(number).and_then(rustix::io::fcntl_getfd).is_ok()

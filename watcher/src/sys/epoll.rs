@@ -109,6 +109,13 @@ impl Epoll {
         epoll::delete(self.set(), inner.set())
     }
 
+    /// Closes the set's number in a forked child, where nothing is ever asked of it again.
+    pub(crate) fn close_in_child(&self) {
+        // SAFETY: the value that owns the number is never dropped in the child, since a thread that does not exist
+        // there shares it; and every call there is refused before it could use the number.
+        unsafe { libc::close(self.set().as_raw_fd()) };
+    }
+
     /// Puts the set of `fresh` behind this one's descriptor number; what was behind it is closed, and with it entries
     /// that no number can take out any more.
     pub(crate) fn replace(&self, fresh: &Self) -> std::io::Result<()> {

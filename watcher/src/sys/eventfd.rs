@@ -1,4 +1,5 @@
 //! An eventfd as a flag: raised by a write, lowered by a read, never blocking.
+#![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -33,6 +34,13 @@ impl EventFd {
         let mut count = [0; 8];
         // EAGAIN means that it was not raised, which is what is wanted.
         let _: Result<usize, Errno> = rustix::io::read(&self.0, &mut count);
+    }
+
+    /// Closes the number in a forked child, where nothing is ever asked of it again.
+    pub(crate) fn close_in_child(&self) {
+        // SAFETY: the value that owns the number is never dropped in the child, since a thread that does not exist
+        // there shares it; and every call there is refused before it could use the number.
+        unsafe { libc::close(self.0.as_raw_fd()) };
     }
 
     pub(crate) fn number(&self) -> RawFd {

@@ -310,8 +310,10 @@ fn b12_systemd_38265_removing_one_of_three_watches_of_one_object_leaves_two() {
             (0..3).map(|index| client.watch(&same[index], READABLE, mode, index as u64).unwrap()).collect();
         client.unwatch(watches[1]).unwrap();
         set_event(&event);
-        let mut told = tokens(&client.expect_events(2));
+        let mut told = tokens(&client.settle());
         told.sort_unstable();
+        assert!(told.len() == 2 || mode == Mode::Level, "once each: {told:?}");
+        told.dedup();
         assert_eq!(told, [0, 2]);
         clear_event(&event);
         client.expect_nothing();

@@ -172,7 +172,7 @@ fn c3_libuv_1172_a_pause_that_comes_too_late_does_not_touch_the_next_owner() {
             client.cancel_timer(timer).unwrap();
         };
         let outcome =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (0..150).for_each(|_| round())));
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (0..250).for_each(|_| round())));
         is_over.store(1, Ordering::Release);
         if let Err(panic) = outcome {
             std::panic::resume_unwind(panic);

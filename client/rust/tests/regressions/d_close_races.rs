@@ -186,41 +186,47 @@ fn d5_libuv_4323_an_unwatch_has_reached_the_kernel_when_it_returns() {
 /// UNAVAILABLE, and never touches what the next client gets in its place.
 #[test]
 fn d6_libuv_2226_a_wake_that_races_with_the_drop_touches_nothing_else() {
-    in_each_setup(|setup| {
-        let watcher = setup.watcher();
-        for round in 0..60 {
-            let client = Client::attach_with(&watcher, setup.client_config()).unwrap();
-            // A client that has no places of its own to give to its watches: they get those that are freed now.
-            let mut other = setup.attach(&watcher);
-            thread::scope(|scope| {
-                for _ in 0..4 {
-                    let control = client.control().clone();
-                    scope.spawn(move || {
-                        while control.wake().is_ok() {}
-                        assert_eq!(code_of(control.wake()), Code::Unavailable);
-                    });
-                }
-                thread::sleep(Duration::from_micros(300));
-                drop(client);
-                let (reader, writer) = pipe();
-                let watches = [READABLE, READABLE | WRITABLE, READABLE | PRIORITY]
-                    .map(|signals| other.watch(&reader, signals, Mode::Once, round).unwrap());
-                thread::sleep(Duration::from_micros(500));
-                for _ in 0..2 {
-                    write_all(&writer, b"x");
-                    let events = other.expect_events(3);
-                    assert!(events.iter().all(|event| event.satisfied == READABLE), "{round}: {events:#?}");
-                    read_all(&reader);
-                    for watch in watches {
-                        other.arm(watch).unwrap_or_else(|status| panic!("round {round}: {status}"));
+    alone!(d6_libuv_2226_a_wake_that_races_with_the_drop_touches_nothing_else, {
+        let _watchdog = Watchdog::new();
+        in_each_setup(|setup| {
+            let watcher = setup.watcher();
+            for round in 0..60 {
+                let client = Client::attach_with(&watcher, setup.client_config()).unwrap();
+                // A client that has no places of its own to give to its watches: they get those that are freed now.
+                let mut other = setup.attach(&watcher);
+                thread::scope(|scope| {
+                    for _ in 0..4 {
+                        let control = client.control().clone();
+                        scope.spawn(move || {
+                            while control.wake().is_ok() {}
+                            assert_eq!(code_of(control.wake()), Code::Unavailable);
+                        });
                     }
-                }
-                for watch in watches {
-                    other.unwatch(watch).unwrap();
-                }
-            });
-            assert!(other.settle().is_empty());
-        }
+                    thread::sleep(Duration::from_micros(300));
+                    drop(client);
+                    let (reader, writer) = pipe();
+                    let watches = [READABLE, READABLE | WRITABLE, READABLE | PRIORITY]
+                        .map(|signals| other.watch(&reader, signals, Mode::Once, round).unwrap());
+                    thread::sleep(Duration::from_micros(500));
+                    for _ in 0..2 {
+                        write_all(&writer, b"x");
+                        let events = other.expect_events(3);
+                        assert!(
+                            events.iter().all(|event| event.satisfied == READABLE),
+                            "{round}: {events:#?}"
+                        );
+                        read_all(&reader);
+                        for watch in watches {
+                            other.arm(watch).unwrap_or_else(|status| panic!("round {round}: {status}"));
+                        }
+                    }
+                    for watch in watches {
+                        other.unwatch(watch).unwrap();
+                    }
+                });
+                assert!(other.settle().is_empty());
+            }
+        });
     });
 }
 

@@ -46,8 +46,12 @@ fn f2_libuv_1148_unwatching_after_the_close_leaves_nothing_that_wakes_without_en
         client.expect_quiet_for(QUIET);
         client.unwatch(watch).unwrap();
         write_all(&writer, b"x");
+        // The kernel's entry may make a port look for nothing a few times, not for ever.
+        for _ in 0..4 {
+            assert!(client.drained().is_empty());
+        }
         client.expect_nothing();
-        client.expect_quiet_for(QUIET);
+        client.expect_quiet_while_waiting(QUIET);
         // The number works again for somebody else, and for the same file.
         for other_file in [event_fd(1), duplicate(&reader)] {
             let file = number.take(other_file);
