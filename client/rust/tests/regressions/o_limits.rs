@@ -172,6 +172,8 @@ fn o3_servo_36968_a_poisoned_front_without_descriptors_makes_nothing_spin() {
                 write_all(&writer, b"x");
                 client.unwatch(poison).unwrap();
                 limit_numbers(open_numbers().len());
+                // What poisons it makes the port's descriptor readable for nothing, until it was noticed.
+                client.expect_rivals();
                 for _ in 0..3 {
                     assert!(client.wait_for(Duration::from_millis(1)).is_empty());
                 }
