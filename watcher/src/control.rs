@@ -30,7 +30,8 @@ pub struct WatchOptions {
 }
 
 impl WatchOptions {
-    /// Any of `signals`, told as `mode` says, with `token` in every event. No signals at all makes a paused watch.
+    /// Any of `signals`, told as `mode` says, with `token` in every event. No signals at all makes a paused watch, which
+    /// has no deadline.
     pub fn new(signals: Signals, mode: Mode, token: Token) -> Self {
         Self { signals, mode, token, deadline: None }
     }
@@ -39,6 +40,13 @@ impl WatchOptions {
     #[must_use]
     pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
         Self { deadline: Some(deadline.into()), ..self }
+    }
+}
+
+impl WatchOptions {
+    /// As rows keep it. A watch that is made paused has none, as pausing takes one away.
+    fn deadline_ns(self) -> u64 {
+        if self.signals.is_empty() { NO_DEADLINE } else { to_deadline_ns(self.deadline) }
     }
 }
 
@@ -301,6 +309,7 @@ impl Control {
             self.shared.close_in_child();
             return;
         }
+        self.port.seat().close();
         self.port.refuse("the client was dropped; make a new one");
         self.port.give_spare_back(self.shared.rows());
         while let Some(slot) = self.port.first_row() {
@@ -367,7 +376,7 @@ impl Control {
     ) -> Result<Reference> {
         Self::check_signals(options.signals)?;
         let role = Role { kind: Kind::Watch, mode: options.mode, wished: options.signals, child };
-        let deadline_ns = to_deadline_ns(options.deadline);
+        let deadline_ns = options.deadline_ns();
         let start =
             Start { descriptor: number, ..start(role, options.token, self.port.index(), deadline_ns) };
         let reference = self.port.reserve(self.shared.rows(), &start)?;
@@ -383,7 +392,7 @@ impl Control {
     }
 
     fn start_deadline(&self, reference: Reference, options: WatchOptions) -> Result<WatchId> {
-        let deadline_ns = to_deadline_ns(options.deadline);
+        let deadline_ns = options.deadline_ns();
         if deadline_ns != NO_DEADLINE
             && let Err(status) = self.send_deadline(reference, deadline_ns)
         {
@@ -513,7 +522,7 @@ impl Control {
         let reference = Reference { slot, generation };
         let row = self.shared.rows().row(slot);
         let state = row.state.load();
-        let is_ours = row.port.load(Ordering::Relaxed) == self.port.index();
+        let is_ours = row.port.load(Ordering::Relaxed) == self.port.index() && !self.port.seat().is_closed();
         if state.generation() == generation && state.kind() == kind && is_ours && !state.is_reserved() {
             return Ok(reference);
         }

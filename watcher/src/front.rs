@@ -39,6 +39,8 @@ pub(crate) struct Seat {
     is_vacant: AtomicBool,
     /// The front was poisoned when no descriptor was left to make another: the back serves everything.
     is_lost: AtomicBool,
+    /// The client is gone; its index may be another's by now.
+    is_closed: AtomicBool,
     front: OnceLock<Arc<Front>>,
 }
 
@@ -48,6 +50,7 @@ impl Seat {
             policy,
             is_vacant: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             front: OnceLock::new(),
         }
     }
@@ -67,6 +70,14 @@ impl Seat {
 
     pub(crate) fn is_vacant(&self) -> bool {
         self.is_vacant.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn is_lost(&self) -> bool {

@@ -355,7 +355,7 @@ impl Port {
         let mut references = Vec::new();
         self.control.port().visit_rows(shared.rows(), |slot, row| {
             let state = row.state.load();
-            if state.is_in_front() {
+            if state.is_live() && state.is_in_front() {
                 references.push(Reference { slot, generation: state.generation() });
             }
             true

@@ -215,10 +215,14 @@ impl Turn {
     }
 }
 
-/// A deadline still matters: its row has the same owner, is armed, and was given no other deadline.
+/// A deadline still matters: its row has the same owner, and was given no other deadline. One that fired and was not
+/// told of yet may be armed again by a change, so it does not have to be armed now.
 fn is_meant(shared: &Shared, entry: Entry) -> bool {
     let row = shared.rows().row(entry.reference.slot);
     let state = row.state.load();
-    let armed = state.generation() == entry.reference.generation && (state.is_armed() || state.is_reserved());
-    armed && entry.deadline_ns != NO_DEADLINE && row.deadline_ns.load(Ordering::Relaxed) == entry.deadline_ns
+    let is_there =
+        state.generation() == entry.reference.generation && (state.is_live() || state.is_reserved());
+    is_there
+        && entry.deadline_ns != NO_DEADLINE
+        && row.deadline_ns.load(Ordering::Relaxed) == entry.deadline_ns
 }

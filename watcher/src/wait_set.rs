@@ -585,8 +585,9 @@ pub(crate) fn armed_wish(state: State) -> Signals {
     if state.is_armed() { state.wished() } else { Signals::empty() }
 }
 
+/// A live row that this front serves. One that has ended keeps its mark, but is no longer in its node.
 pub(crate) fn is_served_by(row: &Row, state: State, front: &Front) -> bool {
-    state.is_in_front() && row.port.load(Ordering::Relaxed) == front.port()
+    state.is_live() && state.is_in_front() && row.port.load(Ordering::Relaxed) == front.port()
 }
 
 /// The number no longer means the file of our entry: it is closed, or another file's, of a kind that epoll takes or not.

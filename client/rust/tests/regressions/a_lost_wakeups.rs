@@ -304,7 +304,7 @@ fn a8_cpython_156054_a_denied_wake_is_an_error_of_the_call() {
     alone!(a8_cpython_156054_a_denied_wake_is_an_error_of_the_call, {
         let mut client = Setup::Own.client();
         // Asleep without a deadline, so that a timer needs a wake.
-        client.expect_quiet_for(Duration::from_millis(30));
+        expect_quiet(&client);
         let control = client.control().clone();
         let (tell, told) = mpsc::channel();
         let Some(thread) = sandboxed(move || tell.send(control.set_timer(Duration::ZERO, 1)).unwrap()) else {

@@ -31,7 +31,7 @@ fn b1_tokio_5550_a_hang_up_is_told_once_per_arm() {
         let watch = client.watch(&refused, PRIORITY, mode, 1).unwrap();
         for _ in 0..3 {
             client.expect_ready(watch, PEER_CLOSED);
-            client.expect_quiet_while_waiting(QUIET);
+            expect_quiet_while_waiting(&mut client);
             client.arm(watch).unwrap();
         }
         expect_alive(&mut other);
@@ -47,7 +47,7 @@ fn b1_tokio_5550_what_a_client_leaves_unread_makes_nothing_spin() {
         client.watch(&ours, READABLE | PEER_CLOSED, mode, 1).unwrap();
         drop(peer);
         assert!(client.expect_event().satisfied.contains(READABLE | PEER_CLOSED));
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
     });
 }
 
@@ -70,7 +70,7 @@ fn b2_tokio_4349_an_error_wakes_every_waiter() {
         told.sort();
         watches.sort();
         assert_eq!(told, watches);
-        client.expect_quiet_while_waiting(QUIET);
+        expect_quiet_while_waiting(&mut client);
     });
 }
 
@@ -85,10 +85,10 @@ fn b3_h2o_pr_603_a_hang_up_of_a_paused_watch_waits_for_the_resume() {
         client.pause(watch).unwrap();
         drop(peer);
         client.expect_nothing();
-        client.expect_quiet_while_waiting(QUIET);
+        expect_quiet_while_waiting(&mut client);
         client.resume(watch).unwrap();
         client.expect_ready(watch, READABLE | PEER_CLOSED);
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
     });
 }
 
@@ -103,7 +103,7 @@ fn b4_libuv_1859_a_hang_up_reaches_a_writer() {
         client.expect_nothing();
         drop(peer);
         expect_signals(&mut client, watch, mode, PEER_CLOSED);
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
     });
 }
 
@@ -120,7 +120,7 @@ fn b4_libuv_982_a_level_watch_of_a_hang_up_is_told_as_long_as_it_holds() {
         for _ in 0..3 {
             client.expect_ready(watch, PEER_CLOSED);
         }
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
     });
 }
 
@@ -135,7 +135,7 @@ fn b4_libuv_982_a_level_watch_of_an_error_is_told_as_long_as_it_holds() {
         for _ in 0..3 {
             client.expect_ready(watch, ERROR);
         }
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
         assert!(socket.take_error().unwrap().is_some(), "nobody took the error away");
         client.expect_nothing();
     });
@@ -154,11 +154,11 @@ fn b5_seastar_pr_64_a_reset_while_nothing_is_asked_for_is_quiet() {
         set_linger(&peer, 0);
         drop(peer);
         client.expect_nothing();
-        client.expect_quiet_while_waiting(QUIET);
+        expect_quiet_while_waiting(&mut client);
         client.resume(paused).unwrap();
         assert!(client.expect_event().satisfied.contains(READABLE | PEER_CLOSED | ERROR));
         client.unwatch(empty).unwrap();
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
         expect_alive(&mut other);
     });
 }
@@ -175,12 +175,12 @@ fn b6_netty_8698_a_closed_number_with_a_ready_duplicate_makes_nothing_spin() {
         let watch = client.watch(&watched, READABLE, mode, 6).unwrap();
         drop(watched);
         write_all(&writer, b"x");
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
         // Not even when others keep the watcher turning.
         for _ in 0..20 {
             expect_alive(&mut other);
         }
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
         client.unwatch(watch).unwrap();
         // Nobody can take the kernel's entry out by its number any more. It may make a port look for nothing a few times,
         // not for ever: waiting does not spin over it either.
@@ -189,7 +189,7 @@ fn b6_netty_8698_a_closed_number_with_a_ready_duplicate_makes_nothing_spin() {
         }
         client.settle();
         for _ in 0..2 {
-            client.expect_quiet_while_waiting(QUIET);
+            expect_quiet_while_waiting(&mut client);
         }
         expect_alive(&mut client);
     });
@@ -208,7 +208,7 @@ fn b7_iceoryx2_1680_an_event_is_consumed_by_the_hand_over() {
             }
             client.expect_events(3);
             client.expect_nothing();
-            client.expect_quiet_while_waiting(QUIET);
+            expect_quiet_while_waiting(&mut client);
         }
     });
 }
@@ -231,7 +231,7 @@ fn b8_cpython_pr_156345_a_client_that_goes_leaves_nothing_to_spin_on() {
             }
             drop(client);
         });
-        other.expect_quiet_for(QUIET);
+        expect_quiet(&other);
         let stats = other.stats();
         assert_eq!((stats.clients, stats.watches, stats.timers, stats.undelivered), (1, 0, 0, 0));
         expect_alive(&mut other);
@@ -295,7 +295,7 @@ fn b11_otp_10791_a_failing_watch_is_quiet_and_the_others_are_prompt() {
             expect_alive(&mut other);
         }
         client.expect_nothing();
-        client.expect_quiet_while_waiting(QUIET);
+        expect_quiet_while_waiting(&mut client);
     });
 }
 
@@ -317,7 +317,7 @@ fn b12_systemd_38265_removing_one_of_three_watches_of_one_object_leaves_two() {
         assert_eq!(told, [0, 2]);
         clear_event(&event);
         client.expect_nothing();
-        client.expect_quiet_while_waiting(QUIET);
+        expect_quiet_while_waiting(&mut client);
     });
 }
 
@@ -361,7 +361,7 @@ fn b13_libuv_4992_a_hang_up_never_hides_what_is_left_to_read() {
         });
         assert_eq!(received.len(), bytes.len(), "{mode:?}");
         assert!(received == bytes, "{mode:?}: the bytes are not those that were written");
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
     });
 }
 
@@ -374,10 +374,10 @@ fn b14_rshim_pr_274_a_signal_that_a_handle_cannot_have_never_comes() {
         let timer = timer_fd();
         let watch = client.watch(&timer, READABLE | WRITABLE, mode, 14).unwrap();
         let only_writable = client.watch(&timer, WRITABLE, mode, 15).unwrap();
-        client.expect_quiet_while_waiting(QUIET);
+        expect_quiet_while_waiting(&mut client);
         set_timer_fd(&timer, Duration::from_millis(1));
         client.expect_ready(watch, READABLE);
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
         assert_eq!(clear_event(&timer), 1);
         client.expect_nothing();
         client.unwatch(only_writable).unwrap();
@@ -394,12 +394,12 @@ fn b15_libuv_2162_a_level_watch_that_nobody_drains_is_told_once() {
         let watch = client.watch(&reader, READABLE, Mode::Level, 15).unwrap();
         write_all(&writer, b"x");
         client.until_undelivered(Mode::Level, 1);
-        client.expect_quiet_for(Duration::from_millis(300));
+        expect_quiet(&client);
         for _ in 0..50 {
             write_all(&writer, b"x");
             expect_alive(&mut other);
         }
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
         client.until_undelivered(Mode::Level, 1);
         assert_eq!(client.drained().iter().filter(|event| event.watch == watch).count(), 1);
     });

@@ -172,10 +172,10 @@ fn d5_libuv_4323_an_unwatch_has_reached_the_kernel_when_it_returns() {
             client.unwatch(watch).unwrap();
             drop(file);
         }
-        client.expect_quiet_for(Duration::ZERO);
+        until_asleep(&client);
         let before = client.stats();
         write_all(&writer, b"x");
-        client.expect_quiet_for(Duration::from_millis(50));
+        expect_quiet(&client);
         let after = client.stats();
         assert_eq!((after.turns, after.readiness), (before.turns, before.readiness), "{mode:?}");
         client.expect_nothing();

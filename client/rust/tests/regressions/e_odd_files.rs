@@ -98,7 +98,7 @@ fn e3_go_30624_what_is_wrong_from_the_start_is_told_and_not_kept_silent() {
         let event = client.expect_event();
         assert_eq!(event.watch, watch);
         assert!(event.satisfied.contains(PEER_CLOSED), "{event:#?}");
-        client.expect_quiet_for(Duration::from_millis(50));
+        expect_quiet(&client);
         // And it is not for ever: once connected, the socket is like any other.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::connect(&socket, &listener.local_addr().unwrap()).unwrap();

@@ -23,7 +23,7 @@ fn f1_mio_361_a_duplicate_of_what_was_unwatched_tells_nothing() {
         drop(reader);
         let turns = client.stats().turns;
         write_all(&writer, b"x");
-        client.expect_quiet_for(Duration::from_millis(50));
+        expect_quiet(&client);
         assert_eq!(client.stats().turns, turns, "the watcher did not even look");
         client.expect_nothing();
         assert_eq!(read_all(&duplicate), 1);
@@ -43,7 +43,7 @@ fn f2_libuv_1148_unwatching_after_the_close_leaves_nothing_that_wakes_without_en
         write_all(&writer, b"x");
         client.expect_ready(watch, READABLE);
         drop(file);
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
         client.unwatch(watch).unwrap();
         write_all(&writer, b"x");
         // The kernel's entry may make a port look for nothing a few times, not for ever.
@@ -51,7 +51,7 @@ fn f2_libuv_1148_unwatching_after_the_close_leaves_nothing_that_wakes_without_en
             assert!(client.drained().is_empty());
         }
         client.expect_nothing();
-        client.expect_quiet_while_waiting(QUIET);
+        expect_quiet_while_waiting(&mut client);
         // The number works again for somebody else, and for the same file.
         for other_file in [event_fd(1), duplicate(&reader)] {
             let file = number.take(other_file);
@@ -93,10 +93,10 @@ fn f3_libuv_1099_what_a_child_does_with_an_inherited_file_makes_nothing_spin() {
                 BufReader::new(&peer).read_line(&mut line).unwrap();
                 assert_eq!(line, "late\n");
                 write_all(&peer, b"x");
-                client.expect_quiet_for(QUIET);
+                expect_quiet(&client);
                 drop(stdin);
                 child.wait().unwrap();
-                client.expect_quiet_for(QUIET);
+                expect_quiet(&client);
                 if unwatches {
                     client.expect_nothing();
                 }

@@ -233,7 +233,7 @@ fn j8_libuv_2312_a_command_is_not_kept_waiting_by_ready_handles() {
                 // The hot ones cost the client no hop, the command does.
                 until("the timer is told of", || client.client_stats().undelivered == 1);
             }
-            let most = if is_in_front { 16 } else { 3 * COUNT };
+            let most = if is_in_front { 3 * 16 } else { 3 * COUNT };
             let mut others = 0;
             while !tokens(&client.wait_for(PROMPT)).contains(&(10_000 + round)) {
                 others += 16;

@@ -35,7 +35,7 @@ fn k1_mio_pr_1948_a_timeout_of_weeks_is_a_long_wait() {
             let timer = client.set_timer(timeout, 1).unwrap();
             let watch = client.watch(&reader, READABLE, Mode::Once, 2).unwrap();
             client.arm_until(watch, timeout).unwrap();
-            client.expect_quiet_for(Duration::from_millis(5));
+            expect_quiet(&client);
             thread::scope(|scope| {
                 scope.spawn(|| {
                     thread::sleep(Duration::from_millis(5));
@@ -88,7 +88,7 @@ fn k2_mio_pr_1657_the_longest_duration_is_legal_everywhere() {
         assert_eq!((event.timer(), event.count), (Some(periodic), 1));
         timers.push(periodic);
         client.expect_nothing();
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
         for timer in timers {
             client.cancel_timer(timer).unwrap();
         }
@@ -153,7 +153,7 @@ fn k3_tokio_5183_every_power_of_two_works_and_keeps_its_place() {
             client.settle();
         }
         client.expect_nothing();
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
     });
 }
 
@@ -184,7 +184,7 @@ fn k4_iceoryx2_518_a_missed_deadline_is_told_once() {
             let event = client.expect_event();
             assert_eq!((event.watch, event.kind), (watch, EventKind::Deadline));
             client.expect_nothing();
-            client.expect_quiet_while_waiting(QUIET);
+            expect_quiet_while_waiting(&mut client);
             client.arm_until(watch, Duration::from_millis(1)).unwrap();
         }
         client.expect_event();
@@ -239,7 +239,7 @@ fn k6_iceoryx2_1000_all_waiting_is_on_the_monotonic_clock() {
             assert!(client.wait_for(Duration::from_millis(30)).is_empty());
             assert!(started.elapsed() < PROMPT / 2);
             assert_eq!(wait_many(&mut [], Some(Deadline::after(Duration::MAX))), Ok(None));
-            client.expect_quiet_for(Duration::from_millis(50));
+            expect_quiet(&client);
         };
         agrees();
         let (here, seconds) = (now_ns(), 1_000_000);
@@ -337,7 +337,7 @@ fn k10_async_io_pr_73_a_deadline_of_now_or_before_fires_at_once() {
             assert_eq!(client.expect_event().kind, EventKind::Deadline);
             client.unwatch(watch).unwrap();
             assert!(client.wait_for(Duration::ZERO).is_empty());
-            client.expect_quiet_for(Duration::from_millis(50));
+            expect_quiet(&client);
         }
     });
 }
@@ -444,6 +444,6 @@ fn k13_libuv_heap_many_timers_cost_no_descriptors_and_give_their_memory_back() {
         }
         let grown = resident_kib().saturating_sub(after_first);
         assert!(grown < 4096, "{grown} KiB more after three more rounds");
-        client.expect_quiet_for(QUIET);
+        expect_quiet(&client);
     });
 }

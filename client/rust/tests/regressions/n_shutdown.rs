@@ -71,7 +71,7 @@ fn n2_ipc_channel_pr_418_a_panic_of_a_clients_thread_hurts_no_other() {
         let stats = other.stats();
         assert_eq!((stats.clients, stats.watches, stats.timers), (1, 0, 0));
         expect_alive(&mut other);
-        other.expect_quiet_for(QUIET);
+        expect_quiet(&other);
     });
 }
 

@@ -116,6 +116,27 @@ pub(crate) fn expect_alive(client: &mut Fixture) {
     client.unwatch(watch).unwrap();
 }
 
+/// Waits until the watcher's thread sleeps in the kernel: what this thread has brought about is done and counted then.
+#[track_caller]
+pub(crate) fn until_asleep(client: &Fixture) {
+    let thread = thread_id(client.thread_name());
+    until("the watcher's thread sleeps", || thread_status(thread, "State").starts_with('S'));
+}
+
+/// The watcher comes to rest and makes no turn for a while. Nobody waits meanwhile.
+#[track_caller]
+pub(crate) fn expect_quiet(client: &Fixture) {
+    until_asleep(client);
+    client.expect_quiet_for(QUIET);
+}
+
+/// The same while this thread waits, and is told nothing and does not spin either.
+#[track_caller]
+pub(crate) fn expect_quiet_while_waiting(client: &mut Fixture) {
+    until_asleep(client);
+    client.expect_quiet_while_waiting(QUIET);
+}
+
 /// Makes the watcher turn, which does what was left for its next turn.
 #[track_caller]
 pub(crate) fn make_a_turn(client: &mut Fixture) {
