@@ -7,6 +7,9 @@
 //!        └─ timers → command queue ────────↑
 //! ```
 
+// A loom build has the state word and the wake flags alone, without most of those who use them.
+#![cfg_attr(loom, allow(dead_code))]
+
 #[cfg(not(loom))]
 mod child_process;
 #[cfg(not(loom))]

@@ -3,14 +3,15 @@
 //!
 //! The state word and the two wake flags are the real ones. loom knows no kernel, so what they meet there is modelled
 //! here as plainly as possible: one poll set with one descriptor in it, a futex, a port's queue. The models follow
-//! `poll_set`, `port_queue` and `turn` step by step; the steps themselves stand in the test, where wrong orders of
+//! `wait_set`, `port_queue` and `turn` step by step; the steps themselves stand in the test, where wrong orders of
 //! them are tried too.
 
 use handle_watcher_wire::{Code, Mode, Signals};
 use loom::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::state::{Kind, Outcome, Role, StateWord, Taken};
-use crate::wake::{Parked, ParkedUntil};
+use crate::sync::{AtomicU32, Ordering};
+use crate::wake::{Parked, ParkedUntil, Sleeper};
 
 /// What the caller of a change has to do: see `Outcome`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl Row {
     /// A live row of its first owner, waiting for READABLE.
     pub fn live(mode: Mode) -> Self {
         let row = Self::reserved(mode);
-        row.0.publish(FIRST);
+        row.0.publish(FIRST, false);
         row
     }
 
@@ -76,7 +77,7 @@ impl Row {
     }
 
     pub fn publish(&self, generation: u32) -> bool {
-        self.0.publish(generation)
+        self.0.publish(generation, false)
     }
 
     pub fn abandon(&self, generation: u32) -> bool {
@@ -104,8 +105,8 @@ impl Row {
         self.0.arm(generation).is_some()
     }
 
-    pub fn come_back(&self, generation: u32) -> bool {
-        self.0.come_back(generation) != crate::state::Outcome::Ignored
+    pub fn come_back(&self, generation: u32) -> Next {
+        self.0.come_back(generation).into()
     }
 
     pub fn take(&self, generation: u32) -> Handed {
@@ -121,7 +122,7 @@ impl Row {
     pub fn recycle(&self, generation: u32, mode: Mode) -> u32 {
         self.0.recycle(generation + 1);
         let next = self.0.reserve(role(mode));
-        self.0.publish(next);
+        self.0.publish(next, false);
         next
     }
 }
@@ -278,10 +279,11 @@ impl Sleep {
 /// What waits in a port: numbers of rows, oldest first.
 pub type Queue = Vec<usize>;
 
-/// A port: a queue under a lock, the real parked flag, and a futex to park on.
+/// A port: a queue under a lock, the count of what is in it, the real parked flag, and a futex to park on.
 #[derive(Debug)]
 pub struct Port {
     queue: Mutex<Queue>,
+    waiting: AtomicU32,
     parked: Parked,
     bucket: Mutex<u32>,
     woken: Condvar,
@@ -291,6 +293,7 @@ impl Default for Port {
     fn default() -> Self {
         Self {
             queue: Mutex::new(Queue::new()),
+            waiting: AtomicU32::new(0),
             parked: Parked::new(),
             bucket: Mutex::new(0),
             woken: Condvar::new(),
@@ -307,8 +310,31 @@ impl Port {
         self.parked.raise();
     }
 
+    pub fn lower(&self) {
+        self.parked.lower();
+    }
+
     pub fn take_flag(&self) -> bool {
-        self.parked.take()
+        self.parked.take() != Sleeper::Nobody
+    }
+
+    /// As `PortQueue::looks_ready`: without the lock.
+    pub fn looks_ready(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
+    /// As `PortQueue::publish_counts`: under the lock.
+    pub fn publish_count(&self, queue: &Queue) {
+        self.waiting.store(u32::try_from(queue.len()).unwrap_or(u32::MAX), Ordering::Release);
+    }
+
+    /// As `PortQueue::requeue`: the waiter puts a row back that it came back for.
+    pub fn requeue(&self, number: usize) {
+        let mut queue = self.lock();
+        if !queue.contains(&number) {
+            queue.push(number);
+        }
+        self.publish_count(&queue);
     }
 
     /// futex(2): sleeps while the flag is raised; the kernel compares and goes to sleep in one step.
@@ -339,9 +365,10 @@ impl Port {
         self.finish_post(queue);
     }
 
-    /// The second half of `post`: takes the flag under the lock and wakes after it.
+    /// The second half of `post`: writes the count and then takes the flag, under the lock; wakes after it.
     pub fn finish_post(&self, queue: MutexGuard<'_, Queue>) {
-        let wake = !queue.is_empty() && self.parked.take();
+        self.publish_count(&queue);
+        let wake = !queue.is_empty() && self.take_flag();
         drop(queue);
         if wake {
             self.unpark();
@@ -359,6 +386,7 @@ impl Port {
             if row.is_queued_by(generation) {
                 queue.push(number);
             }
+            self.publish_count(&queue);
             if handed != Handed::Nothing {
                 return handed;
             }
@@ -373,17 +401,18 @@ impl Port {
             if handed != Handed::Nothing {
                 return handed;
             }
-            let queue = self.lock();
-            if queue.is_empty() {
-                self.parked.raise();
-                drop(queue);
+            self.parked.raise();
+            if !self.looks_ready() {
                 self.park();
             }
+            self.parked.lower();
         }
     }
 
     /// As `PortQueue::release`: takes a row out of the queue.
     pub fn withdraw(&self, number: usize) {
-        self.lock().retain(|&queued| queued != number);
+        let mut queue = self.lock();
+        queue.retain(|&queued| queued != number);
+        self.publish_count(&queue);
     }
 }

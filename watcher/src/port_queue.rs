@@ -426,7 +426,7 @@ impl PortQueue {
 
     /// There is something to hand out or to tell; may be out of date by the time it returns.
     pub(crate) fn looks_ready(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0
+        self.waiting.load(Ordering::Acquire) > 0
     }
 
     /// Parks until something is posted or the deadline passes. Returns at once if something is there, or if the port
@@ -495,9 +495,9 @@ impl PortQueue {
     /// Tells those who look without the lock how much there is; true if there is anything.
     fn publish_counts(&self, queue: &Queue) -> bool {
         let waiting = queue.undelivered() + u32::from(queue.stopped);
-        // Written under the lock only, so reading it first is enough, and spares the fence where nothing changed.
+        // Written under the lock only, so reading it first is enough, and leaves the line alone where nothing changed.
         if self.waiting.load(Ordering::Relaxed) != waiting {
-            self.waiting.store(waiting, Ordering::SeqCst);
+            self.waiting.store(waiting, Ordering::Release);
         }
         self.exits.store(queue.exits.len(), Ordering::Release);
         waiting > 0

@@ -66,7 +66,7 @@ pub(crate) enum Sleeper {
 /// Whether the waiter of a port is parked; the word itself is what it parks on.
 ///
 /// The waiter raises it and then looks at the count of what is queued once more; who posts writes the count and then
-/// takes the flag. Both orders are sequentially consistent, so one of the two sees the other.
+/// takes the flag. A fence stands between the two steps on both sides, so one of the two sees the other.
 #[derive(Debug)]
 pub(crate) struct Parked(AtomicU32);
 
@@ -79,17 +79,17 @@ impl Parked {
 
     /// The waiter is about to park on the word; it must look at the count once more.
     pub(crate) fn raise(&self) {
-        self.0.swap(PARKED, Ordering::SeqCst);
+        self.raise_as(PARKED);
     }
 
     /// The waiter is about to sleep in the front; it must look at the count once more.
     pub(crate) fn raise_in_front(&self) {
-        self.0.swap(IN_FRONT, Ordering::SeqCst);
+        self.raise_as(IN_FRONT);
     }
 
     /// Nobody waits; the next thing that is queued calls a notifier. The caller must look at the count once more.
     pub(crate) fn raise_call(&self) {
-        self.0.swap(CALLED, Ordering::SeqCst);
+        self.raise_as(CALLED);
     }
 
     /// The waiter is back, or does not sleep after all.
@@ -99,15 +99,21 @@ impl Parked {
 
     /// Somebody queued something: says whom to wake. Merges: until the waiter sleeps again, nobody else has to.
     pub(crate) fn take(&self) -> Sleeper {
-        if self.0.load(Ordering::SeqCst) == RUNNING {
+        fence(Ordering::SeqCst);
+        if self.0.load(Ordering::Relaxed) == RUNNING {
             return Sleeper::Nobody;
         }
-        match self.0.swap(RUNNING, Ordering::SeqCst) {
+        match self.0.swap(RUNNING, Ordering::AcqRel) {
             PARKED => Sleeper::OnWord,
             IN_FRONT => Sleeper::InFront,
             CALLED => Sleeper::Called,
             _ => Sleeper::Nobody,
         }
+    }
+
+    fn raise_as(&self, flag: u32) {
+        self.0.store(flag, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
     }
 
     pub(crate) fn is_raised(&self) -> bool {

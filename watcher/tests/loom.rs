@@ -367,23 +367,32 @@ fn posts_meet_a_parking_waiter(order: Park) {
     let mut taken = 0;
     let mut parks = 0;
     while taken < 2 {
-        let mut queue = port.lock();
-        taken += std::mem::take(&mut *queue).len();
+        {
+            let mut queue = port.lock();
+            taken += std::mem::take(&mut *queue).len();
+            port.publish_count(&queue);
+        }
         if taken == 2 {
             break;
         }
-        if matches!(order, Park::Right) {
+        // As `PortQueue::park`: raise the flag, then look once more, without the lock.
+        let sleeps = if matches!(order, Park::Right) {
             port.raise();
-            drop(queue);
+            !port.looks_ready()
         } else {
-            drop(queue);
+            let sleeps = !port.looks_ready();
             port.raise();
+            sleeps
+        };
+        if sleeps {
+            parks += 1;
+            port.park();
         }
-        parks += 1;
-        port.park();
+        port.lower();
     }
     join(threads);
-    assert!(port.wakes() <= parks, "more than one wake for a sleep");
+    // A post may take the flag of a waiter that then finds its event without sleeping: one wake a raise, never more.
+    assert!(port.wakes() <= parks + 2, "more than one wake for a sleep");
 }
 
 #[test]
@@ -393,7 +402,7 @@ fn no_post_is_slept_over_and_wakes_merge() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_waiter_that_lets_go_before_it_raises_its_flag_sleeps_for_ever() {
+fn a_waiter_that_looks_before_it_raises_its_flag_sleeps_for_ever() {
     model(|| posts_meet_a_parking_waiter(Park::LookFirst));
 }
 
@@ -409,13 +418,12 @@ fn a_wait_that_times_out_leaves_no_flag_behind() {
             queue.push(0);
             poster.finish_post(queue);
         });
-        let timed_out = {
-            let _queue = port.lock();
-            port.take_flag()
-        };
+        // The time is up.
+        port.lower();
         poster.join().unwrap();
         assert_eq!(port.lock().len(), 1);
-        assert_eq!(port.wakes(), u32::from(!timed_out), "woken exactly if the post came first");
+        assert!(port.looks_ready(), "what was posted is there for the next look");
+        assert!(port.wakes() <= 1);
         assert!(!port.take_flag(), "the flag is down");
     });
 }
@@ -518,15 +526,19 @@ fn a_level_client_comes_back(order: Park) {
         if read == 2 {
             break;
         }
-        // As `Port::come_back`: clear the mark, then look; what still holds is armed with the kernel again.
-        let holds = if matches!(order, Park::Right) {
-            house.row().come_back(FIRST) && house.kernel.poll()
+        // As `Port::come_back`: clear the mark; what came in meanwhile is queued; of the rest, what still holds is armed
+        // with the kernel again.
+        if matches!(order, Park::Right) {
+            match house.row().come_back(FIRST) {
+                Next::Queue => house.port.requeue(0),
+                Next::Merged if house.kernel.poll() => house.arm(),
+                Next::Merged | Next::Ignored => {}
+            }
         } else {
             let holds = house.kernel.poll();
-            house.row().come_back(FIRST) && holds
-        };
-        if holds {
-            house.arm();
+            if house.row().come_back(FIRST) == Next::Merged && holds {
+                house.arm();
+            }
         }
     }
     house.kernel.wake();
@@ -540,6 +552,6 @@ fn no_readiness_is_lost_while_a_level_client_is_away() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_level_client_that_looks_before_it_is_back_loses_readiness() {
+fn a_level_client_that_forgets_what_came_in_meanwhile_loses_readiness() {
     model(|| a_level_client_comes_back(Park::LookFirst));
 }

@@ -42,7 +42,7 @@ fn once_tells_once_per_arm(setup: Setup) {
     let mut client = setup.client();
     let (reader, writer) = pipe();
     let watch = client.watch(&reader, READABLE, Mode::Once, 1).unwrap();
-    for _ in 0..20 {
+    for _ in 0..8 {
         write_all(&writer, b"x");
         client.expect_ready(watch, READABLE);
         write_all(&writer, b"y");
@@ -60,7 +60,7 @@ fn edge_tells_at_each_new_readiness(setup: Setup) {
     let mut client = setup.client();
     let (one, other) = socket_pair();
     let watch = client.watch(&one, READABLE, Mode::Edge, 1).unwrap();
-    for _ in 0..20 {
+    for _ in 0..8 {
         write_all(&other, b"x");
         client.expect_ready(watch, READABLE);
         client.expect_nothing();
@@ -78,7 +78,7 @@ fn level_tells_as_long_as_the_condition_holds(setup: Setup) {
     let mut client = setup.client();
     let (reader, writer) = pipe();
     let watch = client.watch(&reader, READABLE, Mode::Level, 1).unwrap();
-    for _ in 0..20 {
+    for _ in 0..8 {
         write_all(&writer, b"xyz");
         for _ in 0..3 {
             client.expect_ready(watch, READABLE);

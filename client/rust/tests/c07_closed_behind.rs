@@ -4,7 +4,7 @@
 
 mod util;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use util::*;
@@ -290,6 +290,36 @@ fn a_hung_up_duplicate_makes_nothing_spin(setup: Setup) {
     }
 }
 
+/// C7e: nor is a Level watch told for ever of a closed number beside others that are rightly told again and again.
+fn a_living_duplicate_is_found_among_ready_handles(setup: Setup) {
+    for place in 0..3 {
+        let mut client = setup.client();
+        let ready = [event_fd(1), event_fd(1)];
+        let lent = Lent::new();
+        let duplicate = duplicate(&lent.watched);
+        write_all(&lent.other, b"x");
+        let mut order = vec![ready[0].as_fd(), ready[1].as_fd()];
+        order.insert(place, lent.watched.as_fd());
+        let watch = |descriptor| client.watch(descriptor, READABLE, Mode::Level, 1).unwrap();
+        let watches: Vec<WatchId> = order.into_iter().map(watch).collect();
+        let old = watches[place];
+        drop(lent.watched);
+        let mut told = 0;
+        'waits: loop {
+            for event in client.wait_for(PROMPT) {
+                if event.watch == old {
+                    if event.kind == EventKind::Ended {
+                        break 'waits;
+                    }
+                    told += 1;
+                }
+            }
+            assert!(told < 20_000, "place {place}: told {told} times of a number that is closed");
+        }
+        drop(duplicate);
+    }
+}
+
 /// C7a: the same file comes back to its number: a watch on it works, and no event is told twice.
 fn the_same_file_comes_back(setup: Setup) {
     for mode in MODES {
@@ -378,6 +408,7 @@ in_every_setup!(
     a_duplicate_over_the_number,
     a_living_duplicate_makes_nothing_spin,
     a_hung_up_duplicate_makes_nothing_spin,
+    a_living_duplicate_is_found_among_ready_handles,
     the_same_file_comes_back,
     a_deadline_on_a_closed_number,
     no_event_crosses_over,

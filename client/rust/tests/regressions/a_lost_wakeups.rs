@@ -208,7 +208,7 @@ fn a6_glib_pr_21_who_waits_for_room_in_the_queue_is_not_left_waiting() {
         let watcher = Watcher::spawn(Config { command_limit: 1, ..Setup::Own.config() }).unwrap();
         let client = Client::attach(&watcher).unwrap();
         let control = client.control().clone();
-        let end = Instant::now() + Duration::from_millis(700);
+        let end = Instant::now() + Duration::from_millis(1200);
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {

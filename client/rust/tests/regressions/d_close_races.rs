@@ -190,7 +190,7 @@ fn d6_libuv_2226_a_wake_that_races_with_the_drop_touches_nothing_else() {
         let _watchdog = Watchdog::new();
         in_each_setup(|setup| {
             let watcher = setup.watcher();
-            for round in 0..60 {
+            for round in 0..30 {
                 let client = Client::attach_with(&watcher, setup.client_config()).unwrap();
                 // A client that has no places of its own to give to its watches: they get those that are freed now.
                 let mut other = setup.attach(&watcher);

@@ -5,7 +5,6 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::support::*;
 use crate::util::*;

@@ -130,9 +130,12 @@ fn k3_tokio_5183_every_power_of_two_works_and_keeps_its_place() {
             powers.swap(index, usize::try_from(dice.below(index as u64 + 1)).unwrap());
         }
         let timers = set_all(&mut client, &powers);
-        // 2^26 ns are 67 ms.
-        let told = tokens(&client.expect_events(27));
-        assert_eq!(told, (0..27).collect::<Vec<u64>>());
+        // 2^26 ns are 67 ms; on a slow machine the next ones may have come as well.
+        let mut told = Vec::new();
+        while told.len() < 27 {
+            told.extend(tokens(&client.wait_for(PROMPT)));
+        }
+        assert!(told.iter().copied().eq(0..told.len() as u64), "in order: {told:?}");
         for (power, timer) in timers {
             let answer = client.cancel_timer(timer);
             if power >= 40 {
