@@ -58,10 +58,12 @@ check: ## Run every check that is not a test: format, lints, documentation, lice
 # out: which versions the peers of a bench pull in is not ours to decide.
 check-peers: ## Lint the benches with their peers, and check the peers' licences and sources
 	@.ci/setup.sh check
+	@.ci/setup.sh bench
 	$(CARGO) clippy -p handle-watcher-bench --all-targets --features peers --locked -- -D warnings
 	$(CARGO) deny --locked --all-features check licenses sources
 
-bench: setup ## Measure us beside our peers: BENCH=NAME for one bench, BENCH_SECONDS=S for each subject
+bench: ## Measure us beside our peers: BENCH=NAME for one bench, BENCH_SECONDS=S for each subject
+	@.ci/setup.sh bench
 	$(CARGO) run --release --locked -p handle-watcher-bench --features peers --bin hw-bench -- \
 	  $(BENCH) --seconds $(BENCH_SECONDS)
 	@[ '$(BENCH)' != all ] || $(CARGO) bench --locked -p handle-watcher-bench --features peers --bench '*'

@@ -2,6 +2,7 @@
 # Installs what a job needs, and only what is missing: with everything there it changes nothing and needs no network.
 #   .ci/setup.sh build    a Rust toolchain, a linker, and the crates that the default build uses
 #   .ci/setup.sh check    the same, and rustfmt, clippy and cargo-deny
+#   .ci/setup.sh bench    as build, and libuv, one of the peers
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin"
@@ -61,6 +62,13 @@ need_crates() {
         fail "the crates could not be fetched: this needs the network once, and a Cargo.lock that fits Cargo.toml"
 }
 
+# That the linker finds it is all the benches ask of it: they declare its functions themselves.
+need_libuv() {
+    cc -shared -o /dev/null -luv 2>/dev/null && return
+    apt_install libuv1-dev && cc -shared -o /dev/null -luv 2>/dev/null ||
+        fail "libuv is missing, which the benches measure us beside: install libuv1-dev, then run this again"
+}
+
 need_component() {
     cargo "$1" --version >/dev/null 2>&1 && return
     have rustup || fail "cargo $1 is missing and rustup is not there to install it: install $2, then run this again"
@@ -85,5 +93,6 @@ check)
     need_component clippy clippy
     need_cargo_deny
     ;;
-*) fail "unknown job '$1': say build or check" ;;
+bench) need_libuv ;;
+*) fail "unknown job '$1': say build, check or bench" ;;
 esac

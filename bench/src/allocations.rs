@@ -6,6 +6,7 @@ use crate::Result;
 use crate::catalogue::{Bench, Entry, Measure};
 use crate::subject::Subject;
 use crate::sys::allocator;
+use crate::waiter::receiver::Way;
 use crate::{round_trip, throughput, timers};
 use handle_watcher_client::{FrontPolicy, Mode};
 use std::time::Duration;
@@ -45,8 +46,24 @@ pub(crate) fn bench() -> Bench {
             counted(round_trip::blocking::ours(placement, Mode::Level, FrontPolicy::Adaptive)?)
         })
         .part(ROUND_TRIP),
+        Entry::ours("ours-front-once", |placement| {
+            counted(round_trip::blocking::ours(placement, Mode::Once, FrontPolicy::Adaptive)?)
+        })
+        .part(ROUND_TRIP),
+        Entry::ours("ours-outer", |placement| counted(round_trip::blocking::front_outer(placement)?))
+            .part(ROUND_TRIP),
+        Entry::ours("ours-waker", |placement| counted(round_trip::blocking::back_waker(placement)?))
+            .part(ROUND_TRIP),
+        Entry::ours("ours-receiver", |placement| {
+            counted(round_trip::blocking::back_receiver(placement, Way::Select)?)
+        })
+        .part(ROUND_TRIP),
         Entry::ours("ours-throughput-front", |placement| {
             counted(throughput::loops::ours(placement, Mode::Level, FrontPolicy::Adaptive)?)
+        })
+        .part(THROUGHPUT),
+        Entry::ours("ours-throughput-front-once", |placement| {
+            counted(throughput::loops::ours(placement, Mode::Once, FrontPolicy::Adaptive)?)
         })
         .part(THROUGHPUT),
         Entry::ours("ours-timers", |placement| counted(timers::fewer_of_ours(placement)?)).part(TIMERS),

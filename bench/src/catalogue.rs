@@ -4,7 +4,9 @@ use crate::Result;
 use crate::cli::BenchName;
 use crate::pin::Placement;
 use crate::subject::Subject;
-use crate::{allocations, churn, hop, idle, memory, round_trip, startup, throughput, timers};
+use crate::{
+    allocations, churn, hop, hot_pair, idle, many_handles, memory, round_trip, startup, throughput, timers,
+};
 use std::time::Duration;
 
 /// One comparison.
@@ -27,6 +29,8 @@ pub(crate) struct Bench {
 pub(crate) enum Measure {
     /// The median sample; lower is better.
     Latency,
+    /// The 99th percentile of the samples; lower is better.
+    Tail,
     /// Operations a second; higher is better.
     Rate,
     /// A named value of the row; lower is better.
@@ -40,6 +44,8 @@ pub(crate) struct Entry {
     pub(crate) side: Side,
     /// What is compared: ratios are built between subjects of one part only.
     pub(crate) part: &'static str,
+    /// Other subjects that it is compared with beyond the peers of its part.
+    pub(crate) against: Vec<&'static str>,
     pub(crate) fit: Fit,
     /// Whether every slice needs a new process, because the subject can be started only once in one.
     pub(crate) fresh: bool,
@@ -66,7 +72,7 @@ pub(crate) enum Fit {
 impl Entry {
     /// A subject of ours.
     pub(crate) fn ours(name: &'static str, build: Build) -> Self {
-        Self { name, side: Side::Ours, part: "", fit: Fit::Any, fresh: false, build }
+        Self { name, side: Side::Ours, part: "", against: Vec::new(), fit: Fit::Any, fresh: false, build }
     }
 
     /// Somebody else's.
@@ -77,6 +83,11 @@ impl Entry {
     /// The same, compared within `part` only.
     pub(crate) fn part(self, part: &'static str) -> Self {
         Self { part, ..self }
+    }
+
+    /// The same, compared with these subjects too.
+    pub(crate) fn against(self, names: &[&'static str]) -> Self {
+        Self { against: names.to_vec(), ..self }
     }
 
     /// The same, left out when there is only one processor.
@@ -99,6 +110,8 @@ pub(crate) fn bench(name: BenchName) -> Result<Bench> {
         BenchName::Throughput => throughput::bench(),
         BenchName::Churn => churn::bench(),
         BenchName::Timers => timers::bench(),
+        BenchName::ManyHandles => many_handles::bench(),
+        BenchName::HotPair => hot_pair::bench(),
         BenchName::Allocations => allocations::bench(),
         BenchName::Idle => idle::bench(),
         BenchName::Startup => startup::bench(),

@@ -108,6 +108,7 @@ fn peers() -> Vec<Entry> {
         Entry::peer("async-io", tasks::async_io),
         Entry::peer("async-io-armed", tasks::async_io_armed),
         Entry::peer("tokio", tasks::tokio),
+        Entry::peer("libuv", tasks::libuv),
     ]
 }
 
@@ -120,6 +121,7 @@ fn peers() -> Vec<Entry> {
 mod tasks {
     use super::*;
     use crate::sys::async_fd;
+    use crate::sys::uv::{Kind, Turn, Uv};
     use ::tokio::runtime::{Builder, Runtime};
     use async_io::Async;
     use std::os::fd::AsFd;
@@ -192,6 +194,35 @@ mod tasks {
                     ::tokio::task::yield_now().await;
                     Ok(())
                 })
+            })
+        }
+    }
+
+    /// A poll handle opened and closed. libuv tells the kernel only when its loop turns, and frees a handle only then,
+    /// so it turns once with all handles open and once with all closed.
+    pub(super) fn libuv(_: &Placement) -> Result<Box<dyn Subject>> {
+        Ok(Box::new(Libuv { uv: Uv::new(Kind::Poll, DESCRIPTORS)?, idle: open()? }))
+    }
+
+    struct Libuv {
+        uv: Uv,
+        idle: Idle,
+    }
+
+    impl Subject for Libuv {
+        fn run(&mut self, length: Duration, recorder: &mut Recorder) -> Result<Slice> {
+            passes(length, recorder, || {
+                for (number, socket) in self.idle.watched.iter().enumerate() {
+                    self.uv.poll(number, socket.as_fd())?;
+                }
+                if !self.uv.run(Turn::Look).is_empty() {
+                    return Err("an idle socket is readable".into());
+                }
+                for number in 0..DESCRIPTORS {
+                    self.uv.close(number)?;
+                }
+                self.uv.run(Turn::Look);
+                Ok(())
             })
         }
     }

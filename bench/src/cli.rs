@@ -45,6 +45,10 @@ pub(crate) enum BenchName {
     Churn,
     /// One million timers: set and fire, set and cancel.
     Timers,
+    /// Cost of an event with 1 to 1 000 000 watches, under each front policy and in the ancestors' design.
+    ManyHandles,
+    /// Round trip of a hot pair while 10 000 cold descriptors become ready at once, repeatedly.
+    HotPair,
     /// Heap allocations per event in steady state, clients' and other threads apart.
     Allocations,
     /// What 10 000 watches cost while nothing happens.
@@ -59,12 +63,14 @@ pub(crate) enum BenchName {
 
 impl BenchName {
     /// Every bench that measures something, in the order `all` runs them.
-    pub(crate) const MEASURING: [Self; 9] = [
+    pub(crate) const MEASURING: [Self; 11] = [
         Self::RoundTrip,
         Self::Hop,
         Self::Throughput,
         Self::Churn,
         Self::Timers,
+        Self::ManyHandles,
+        Self::HotPair,
         Self::Allocations,
         Self::Idle,
         Self::Startup,
@@ -79,6 +85,8 @@ impl BenchName {
             Self::Throughput => "throughput",
             Self::Churn => "churn",
             Self::Timers => "timers",
+            Self::ManyHandles => "many-handles",
+            Self::HotPair => "hot-pair",
             Self::Allocations => "allocations",
             Self::Idle => "idle",
             Self::Startup => "startup",

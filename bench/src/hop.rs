@@ -92,7 +92,15 @@ impl<W: Waiter> Subject for Hop<W> {
 
 #[cfg(feature = "peers")]
 fn peers() -> Vec<Entry> {
-    vec![Entry::peer("async-io-thread", tasks::async_io_thread)]
+    vec![Entry::peer("async-io-thread", tasks::async_io_thread), Entry::peer("libuv", libuv)]
+}
+
+/// No thread in between, as in `front-wait`.
+#[cfg(feature = "peers")]
+fn libuv(_: &Placement) -> Result<Box<dyn Subject>> {
+    let (writing, watched) = pair::pair()?;
+    let waiter = crate::waiter::libuv::UvPoll::new(&watched)?;
+    Ok(Box::new(Hop { waiter, writing, watched, _watcher: None }))
 }
 
 #[cfg(not(feature = "peers"))]

@@ -32,6 +32,11 @@ impl Placement {
         self.far
     }
 
+    /// The same with nothing on the far processor, so that somebody else can have it.
+    pub(crate) fn all_near(&self) -> Self {
+        Self { near: self.near, far: self.near }
+    }
+
     /// Moves the calling thread to the clients' processor.
     pub(crate) fn move_near(&self) -> Result<()> {
         move_to(self.near)

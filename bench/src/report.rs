@@ -41,9 +41,11 @@ impl Report {
         for (our_entry, ours) in entries_with_rows(tallies, &rows, Side::Ours) {
             for (peer_entry, peer) in entries_with_rows(tallies, &rows, Side::Peer) {
                 if our_entry.part == peer_entry.part {
-                    let name = format!("{}/{}", ours.subject, peer.subject);
-                    ratios.extend(ratio(measure, ours, peer).map(|ratio| (name, ratio)));
+                    ratios.extend(ratio(measure, ours, peer));
                 }
+            }
+            for other in rows.iter().filter(|row| our_entry.against.contains(&row.subject)) {
+                ratios.extend(ratio(measure, ours, other));
             }
         }
         Ok(Self { bench: bench.name, cores, seconds, measure, rows, ratios })
@@ -87,7 +89,7 @@ impl Report {
         let present: BTreeSet<&str> = self.rows.iter().flat_map(Row::names).collect();
         let mut columns: Vec<&str> = Vec::new();
         match self.measure {
-            Measure::Latency => columns.extend(SAMPLE_COLUMNS.iter().chain(&COST_COLUMNS)),
+            Measure::Latency | Measure::Tail => columns.extend(SAMPLE_COLUMNS.iter().chain(&COST_COLUMNS)),
             Measure::Rate => {
                 columns.extend(["per_second"].iter().chain(&SAMPLE_COLUMNS).chain(&COST_COLUMNS))
             }
@@ -113,6 +115,7 @@ impl Report {
     fn ratio_lines(&self) -> String {
         let meaning = match self.measure {
             Measure::Latency => "ratios of p50, below 1 we are faster".to_owned(),
+            Measure::Tail => "ratios of p99, below 1 we are faster".to_owned(),
             Measure::Rate => "ratios of per_second, above 1 we are faster".to_owned(),
             Measure::Value(name) => format!("ratios of {name}, below 1 we need less"),
         };
@@ -148,15 +151,17 @@ fn entries_with_rows<'run>(
     tallies.iter().map(|(entry, _)| *entry).zip(rows).filter(move |(entry, _)| entry.side == side)
 }
 
-/// Ours over theirs; nothing when theirs is zero or was not measured.
-fn ratio(measure: Measure, ours: &Row, peer: &Row) -> Option<f64> {
-    let name = match measure {
+/// Ours over theirs, and its name; nothing when theirs is zero or was not measured.
+fn ratio(measure: Measure, ours: &Row, peer: &Row) -> Option<(String, f64)> {
+    let figure = match measure {
         Measure::Latency => "p50_ns",
+        Measure::Tail => "p99_ns",
         Measure::Rate => "per_second",
         Measure::Value(name) => name,
     };
-    let (ours, peer) = (ours.value(name)?, peer.value(name)?);
-    (peer > 0.0).then(|| ours / peer)
+    let name = format!("{}/{}", ours.subject, peer.subject);
+    let (ours, peer) = (ours.value(figure)?, peer.value(figure)?);
+    (peer > 0.0).then(|| (name, ours / peer))
 }
 
 /// A column's heading: nanoseconds are shown as microseconds.

@@ -26,7 +26,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         name => std::slice::from_ref(name),
     };
     if !cfg!(feature = "peers") {
-        eprintln!("hw-bench: built without the feature `peers`: tokio, async-io and polling are absent");
+        eprintln!(
+            "hw-bench: built without the feature `peers`: tokio, async-io, polling and libuv are absent"
+        );
     }
     let mut reports = Vec::new();
     for &name in names {

@@ -111,6 +111,8 @@ fn peers() -> Vec<Entry> {
         Entry::peer("async-io", tasks::async_io).part(START).fresh(),
         Entry::peer("tokio", |placement| lives(placement, Phase::Start, tasks::tokio_life)).part(START),
         Entry::peer("tokio-drop", |placement| lives(placement, Phase::Drop, tasks::tokio_life)).part(DROP),
+        Entry::peer("libuv", |placement| lives(placement, Phase::Start, tasks::libuv_life)).part(START),
+        Entry::peer("libuv-drop", |placement| lives(placement, Phase::Drop, tasks::libuv_life)).part(DROP),
     ]
 }
 
@@ -142,6 +144,14 @@ mod tasks {
         futures_lite::future::block_on(stream.readable())?;
         drop(stream);
         Ok(end(began, runtime))
+    }
+
+    /// A loop: no thread to start or to join.
+    pub(super) fn libuv_life(_: &Placement, readable: &UnixStream) -> Result<Life> {
+        let began = Instant::now();
+        let mut waiter = crate::waiter::libuv::UvPoll::new(readable)?;
+        waiter.wait()?;
+        Ok(end(began, waiter))
     }
 
     /// The first use of async-io in this process: one sample.

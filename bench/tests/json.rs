@@ -46,11 +46,51 @@ fn round_trip_has_rows_and_ratios() {
 fn round_trip_lists_every_subject() {
     let report = json(&["round-trip", "--json", "--seconds", "0.01"]);
     let names = subjects(&report);
-    for name in
-        ["back-wait", "back-wait-once", "back-wait-level", "front-wait", "before", "bare-epoll", "mio"]
-    {
+    let promised = [
+        "front-wait",
+        "front-wait-once",
+        "front-outer",
+        "back-wait",
+        "back-wait-once",
+        "back-wait-level",
+        "back-waker",
+        "back-receiver",
+        "adaptive-cold",
+        "before",
+        "bare-epoll",
+        "mio",
+    ];
+    for name in promised {
         assert!(names.contains(&name), "{name} is missing from {names:?}");
     }
+}
+
+/// A cold watch moves, and the row says after how many rounds.
+#[test]
+fn a_move_is_measured_apart_from_round_trips() {
+    let report = json(&["round-trip", "--json", "--seconds", "0.05", "--only", "adaptive-cold,bare-epoll"]);
+    assert!(report["rows"][0]["rounds_to_front"].as_f64().expect("the rounds") >= 1.0, "{report}");
+    assert_eq!(report["ratios"].as_object().map(serde_json::Map::len), Some(0), "a move is no round trip");
+}
+
+#[test]
+fn many_handles_compares_policies_and_the_older_design() {
+    let only = "100-adaptive,100-off,100-always,100-array-front";
+    let report = json(&["many-handles", "--json", "--seconds", "0.05", "--only", only]);
+    assert_eq!(subjects(&report), ["100-adaptive", "100-off", "100-always", "100-array-front"]);
+    for other in ["100-off", "100-always", "100-array-front"] {
+        let ratio = &report["ratios"][format!("100-adaptive/{other}")];
+        assert!(ratio.as_f64().expect("a ratio for each") > 0.0, "{report}");
+    }
+}
+
+#[test]
+fn a_hot_pair_is_compared_by_its_tail() {
+    let report = json(&["hot-pair", "--json", "--seconds", "0.2", "--only", "front,back"]);
+    let p99 = |row: usize| report["rows"][row]["p99_ns"].as_f64().expect("a tail");
+    let ratio = report["ratios"]["front/back"].as_f64().expect("a ratio");
+    assert!((ratio - p99(0) / p99(1)).abs() < 1e-9, "{report}");
+    assert!(report["rows"][0]["cold_events"].as_f64().expect("the storm's events") >= 10_000.0, "{report}");
 }
 
 #[test]

@@ -3,12 +3,16 @@
 use crate::before::Before;
 use crate::pair::{self, Taken};
 use crate::pin::Placement;
+use crate::served::Server;
 use crate::subject::{Recorder, Slice, Stretch, Subject};
 use crate::sys::allocator;
-use crate::waiter::Waiter;
 use crate::waiter::bare_epoll::BareEpoll;
 use crate::waiter::mio::MioPoll;
 use crate::waiter::ours::Ours;
+use crate::waiter::outer::Outer;
+use crate::waiter::receiver::{Received, Way};
+use crate::waiter::waker::Awaited;
+use crate::waiter::{OfOurs, Waiter};
 use crate::{Result, ours};
 use handle_watcher_client::{FrontPolicy, Mode, Watcher};
 use std::os::unix::net::UnixStream;
@@ -17,15 +21,53 @@ use std::time::{Duration, Instant};
 
 /// Two clients of one watcher of ours, their fronts under `policy`.
 pub(crate) fn ours(placement: &Placement, mode: Mode, policy: FrontPolicy) -> Result<Box<dyn Subject>> {
-    let watcher = ours::watcher(placement)?;
+    ours_with(ours::watcher(placement)?, placement, mode, policy)
+}
+
+/// Two clients of that watcher, their fronts under `policy`.
+pub(crate) fn ours_with(
+    watcher: Watcher,
+    placement: &Placement,
+    mode: Mode,
+    policy: FrontPolicy,
+) -> Result<Box<dyn Subject>> {
+    let server = if policy == FrontPolicy::Off { Server::Back } else { Server::Front };
+    of_ours(watcher, placement, server, |watcher, socket| {
+        Ours::new(ours::attach(watcher, policy)?, socket, mode)
+    })
+}
+
+/// Our port's descriptor in a foreign epoll set, which each thread polls before it drains.
+pub(crate) fn front_outer(placement: &Placement) -> Result<Box<dyn Subject>> {
+    of_ours(ours::watcher(placement)?, placement, Server::Front, Outer::new)
+}
+
+/// A future for each thread, which parks until its waker is called.
+pub(crate) fn back_waker(placement: &Placement) -> Result<Box<dyn Subject>> {
+    of_ours(ours::watcher(placement)?, placement, Server::Back, Awaited::new)
+}
+
+/// A channel for each thread.
+pub(crate) fn back_receiver(placement: &Placement, way: Way) -> Result<Box<dyn Subject>> {
+    of_ours(ours::watcher(placement)?, placement, Server::Back, |watcher, socket| {
+        Received::new(watcher, socket, way)
+    })
+}
+
+fn of_ours<W: OfOurs + 'static>(
+    watcher: Watcher,
+    placement: &Placement,
+    server: Server,
+    wait_on: impl Fn(&Watcher, &UnixStream) -> Result<W>,
+) -> Result<Box<dyn Subject>> {
     let (near, far) = pair::pair()?;
-    let near = End::new(Ours::new(ours::attach(&watcher, policy)?, &near, mode)?, near);
-    let far = End::new(Ours::new(ours::attach(&watcher, policy)?, &far, mode)?, far);
+    let near = End::new(wait_on(&watcher, &near)?, near);
+    let far = End::new(wait_on(&watcher, &far)?, far);
     // With a watcher in between, it has the far processor for itself and both clients are near; where the clients wait
     // on their descriptors themselves, each has a processor, as in a direct pair.
-    let place = if policy == FrontPolicy::Off { Placement::move_near } else { Placement::move_far };
+    let place = if server == Server::Back { Placement::move_near } else { Placement::move_far };
     let echo = spawn_echo(far, *placement, place)?;
-    Ok(Box::new(OursSubject { trip: RoundTrip::new(near, echo), _watcher: watcher }))
+    Ok(Box::new(OursSubject { trip: RoundTrip::new(near, echo), server, _watcher: watcher }))
 }
 
 /// Two clients of one naive watcher.
@@ -40,7 +82,7 @@ pub(crate) fn before(placement: &Placement) -> Result<Box<dyn Subject>> {
 
 /// Each thread with its own epoll set: the direct floor.
 pub(crate) fn bare_epoll(placement: &Placement) -> Result<Box<dyn Subject>> {
-    direct(placement, BareEpoll::new)
+    direct(placement, |socket| BareEpoll::new(socket))
 }
 
 /// Each thread with its own `mio::Poll`.
@@ -52,6 +94,12 @@ pub(crate) fn mio(placement: &Placement) -> Result<Box<dyn Subject>> {
 #[cfg(feature = "peers")]
 pub(crate) fn polling(placement: &Placement) -> Result<Box<dyn Subject>> {
     direct(placement, |socket| Ok(crate::sys::poller::Polled::new(socket)?))
+}
+
+/// Each thread with its own libuv loop.
+#[cfg(feature = "peers")]
+pub(crate) fn libuv(placement: &Placement) -> Result<Box<dyn Subject>> {
+    direct(placement, crate::waiter::libuv::UvPoll::new)
 }
 
 /// No thread in between: the two threads have a processor each, if there are two.
@@ -161,17 +209,20 @@ impl<W> Drop for RoundTrip<W> {
 }
 
 /// Fields drop in order: both clients leave before the watcher stops.
-struct OursSubject {
-    trip: RoundTrip<Ours>,
+struct OursSubject<W> {
+    trip: RoundTrip<W>,
+    server: Server,
     _watcher: Watcher,
 }
 
-impl Subject for OursSubject {
+impl<W: OfOurs> Subject for OursSubject<W> {
     fn run(&mut self, length: Duration, recorder: &mut Recorder) -> Result<Slice> {
-        let turns = self.trip.near()?.waiter.turns();
+        let control = self.trip.near()?.waiter.control();
+        let (turns, served) = (control.stats().turns, control.client_stats());
         let slice = self.trip.run(length, recorder)?;
-        let turns = self.trip.near()?.waiter.turns() - turns;
-        Ok(slice.with_counter("turns", turns))
+        let control = self.trip.near()?.waiter.control();
+        let slice = slice.with_counter("turns", control.stats().turns - turns);
+        self.server.check(&served, control, slice)
     }
 }
 

@@ -1,12 +1,18 @@
 //! round-trip: a 12-byte message there and back between two threads of one process. Each thread holds one end of a
 //! non-blocking Unix socket pair and waits through the subject. One sample is one round trip.
+//!
+//! One row is different: a sample of `adaptive-cold` is the `arm` that moved a cold watch to the front.
 
+mod adaptive_cold;
 pub(crate) mod blocking;
 #[cfg(feature = "peers")]
 pub(crate) mod tasks;
 
 use crate::catalogue::{Bench, Entry, Measure};
+use crate::waiter::receiver::Way;
 use std::time::Duration;
+
+const MOVE: &str = "a move";
 
 /// The bench and its subjects.
 pub(crate) fn bench() -> Bench {
@@ -30,6 +36,11 @@ fn subjects() -> Vec<Entry> {
         Entry::ours("front-wait-once", |placement| {
             blocking::ours(placement, Mode::Once, FrontPolicy::Adaptive)
         }),
+        Entry::ours("front-outer", blocking::front_outer),
+        Entry::ours("back-waker", blocking::back_waker),
+        Entry::ours("back-receiver", |placement| blocking::back_receiver(placement, Way::Select)),
+        Entry::ours("back-receiver-recv", |placement| blocking::back_receiver(placement, Way::Recv)),
+        Entry::ours("adaptive-cold", adaptive_cold::open).part(MOVE),
         Entry::peer("before", blocking::before),
         Entry::peer("bare-epoll", blocking::bare_epoll),
         Entry::peer("mio", blocking::mio),
@@ -41,6 +52,7 @@ fn subjects() -> Vec<Entry> {
 #[cfg(feature = "peers")]
 fn peers() -> Vec<Entry> {
     vec![
+        Entry::peer("libuv", blocking::libuv),
         Entry::peer("polling", blocking::polling),
         Entry::peer("async-io-thread", tasks::async_io_thread),
         Entry::peer("async-io-block-on", tasks::async_io_block_on),

@@ -5,4 +5,7 @@ pub(crate) mod allocator;
 pub(crate) mod async_fd;
 #[cfg(feature = "peers")]
 pub(crate) mod poller;
+pub(crate) mod scheduling;
 pub(crate) mod usage;
+#[cfg(feature = "peers")]
+pub(crate) mod uv;

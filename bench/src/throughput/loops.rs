@@ -3,13 +3,18 @@
 use crate::flock::{BATCH, Flock};
 use crate::meter::Meter;
 use crate::pin::Placement;
+use crate::served::Server;
 use crate::subject::{Recorder, Slice, Subject};
+#[cfg(feature = "peers")]
+use crate::sys::uv::{Kind, Turn, Uv};
 use crate::{Result, ours};
-use handle_watcher_client::{Client, EventKind, FrontPolicy, Mode, Signals, WatchId};
+use handle_watcher_client::{Client, ClientStats, EventKind, FrontPolicy, Mode, Signals, WatchId};
 use mio::unix::SourceFd;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use std::io::ErrorKind;
+#[cfg(feature = "peers")]
+use std::os::fd::AsFd;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -23,7 +28,9 @@ pub(crate) fn ours(placement: &Placement, mode: Mode, policy: FrontPolicy) -> Re
     }
     flock.activate()?;
     let events = handle_watcher_client::Events::with_capacity(BATCH);
-    Ok(Box::new(Loop { turns: Ours { client, watches, mode, events }, flock, meter: Meter::new() }))
+    let server = if policy == FrontPolicy::Off { Server::Back } else { Server::Front };
+    let turns = Ours { client, watches, mode, events, server };
+    Ok(Box::new(Loop { turns, flock, meter: Meter::new() }))
 }
 
 /// A level-triggered epoll set, used directly.
@@ -51,14 +58,37 @@ pub(crate) fn mio(_: &Placement) -> Result<Box<dyn Subject>> {
     Ok(Box::new(Loop { turns, flock, meter: Meter::new() }))
 }
 
+/// A libuv loop with a poll handle for each pair.
+#[cfg(feature = "peers")]
+pub(crate) fn libuv(_: &Placement) -> Result<Box<dyn Subject>> {
+    let flock = Flock::open()?;
+    let mut uv = Uv::new(Kind::Poll, flock.watched().len())?;
+    for (number, socket) in flock.watched().iter().enumerate() {
+        uv.poll(number, socket.as_fd())?;
+    }
+    flock.activate()?;
+    Ok(Box::new(Loop { turns: uv, flock, meter: Meter::new() }))
+}
+
 /// Waits for a batch and serves it.
 trait Turns {
     fn turn(&mut self, flock: &Flock, meter: &Meter) -> Result<()>;
 
-    /// Turns of the watcher so far, where there is one.
-    fn watcher_turns(&self) -> Option<u64> {
+    /// What the watcher and its client did so far, where there is a watcher.
+    fn done(&self) -> Option<Done> {
         None
     }
+
+    /// What else there is to say of a slice that began with `before`.
+    fn note(&self, _before: &Done, slice: Slice) -> Result<Slice> {
+        Ok(slice)
+    }
+}
+
+/// Turns of a watcher, and what its client was told.
+struct Done {
+    turns: u64,
+    served: ClientStats,
 }
 
 /// Fields drop in order: watches end before their sockets close.
@@ -70,16 +100,16 @@ struct Loop<T> {
 
 impl<T: Turns> Subject for Loop<T> {
     fn run(&mut self, length: Duration, recorder: &mut Recorder) -> Result<Slice> {
-        let turns_before = self.turns.watcher_turns();
+        let before = self.turns.done();
         self.meter.start(length)?;
         while !self.meter.is_over() {
             self.turns.turn(&self.flock, &self.meter)?;
         }
         let slice = self.meter.finish(recorder)?;
-        Ok(match self.turns.watcher_turns().zip(turns_before) {
-            Some((after, before)) => slice.with_counter("turns", after - before),
-            None => slice,
-        })
+        match before {
+            Some(before) => self.turns.note(&before, slice),
+            None => Ok(slice),
+        }
     }
 }
 
@@ -88,6 +118,7 @@ struct Ours {
     watches: Vec<WatchId>,
     mode: Mode,
     events: handle_watcher_client::Events,
+    server: Server,
 }
 
 impl Turns for Ours {
@@ -112,8 +143,13 @@ impl Turns for Ours {
         Ok(())
     }
 
-    fn watcher_turns(&self) -> Option<u64> {
-        Some(self.client.stats().turns)
+    fn done(&self) -> Option<Done> {
+        Some(Done { turns: self.client.stats().turns, served: self.client.client_stats() })
+    }
+
+    fn note(&self, before: &Done, slice: Slice) -> Result<Slice> {
+        let slice = slice.with_counter("turns", self.client.stats().turns - before.turns);
+        self.server.check(&before.served, &self.client, slice)
     }
 }
 
@@ -153,6 +189,19 @@ impl Turns for Mio {
         }
         for event in &self.events {
             let number = event.token().0;
+            if flock.take(number)? {
+                flock.give(number)?;
+                meter.tick();
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "peers")]
+impl Turns for Uv {
+    fn turn(&mut self, flock: &Flock, meter: &Meter) -> Result<()> {
+        for &number in self.run(Turn::Wait) {
             if flock.take(number)? {
                 flock.give(number)?;
                 meter.tick();

@@ -34,6 +34,7 @@ pub(crate) fn bench() -> Bench {
 #[cfg(feature = "peers")]
 fn peers() -> Vec<Entry> {
     vec![
+        Entry::peer("libuv", loops::libuv),
         Entry::peer("async-io-thread", tasks::async_io_thread),
         Entry::peer("tokio-current", tasks::tokio_current),
     ]

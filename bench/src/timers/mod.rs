@@ -13,6 +13,8 @@
 
 #[cfg(feature = "peers")]
 mod delay_queue;
+#[cfg(feature = "peers")]
+mod libuv;
 mod ours;
 #[cfg(feature = "peers")]
 mod tasks;
@@ -65,6 +67,8 @@ fn peers() -> Vec<Entry> {
         Entry::peer("tokio-cancel", |_| cancel(tasks::tokio()?, TIMERS)).part(CANCEL),
         Entry::peer("tokio-delay-queue", |_| fire(delay_queue::open()?, TIMERS)).part(FIRE),
         Entry::peer("tokio-delay-queue-cancel", |_| cancel(delay_queue::open()?, TIMERS)).part(CANCEL),
+        Entry::peer("libuv", |_| fire(libuv::open(TIMERS)?, TIMERS)).part(FIRE),
+        Entry::peer("libuv-cancel", |_| cancel(libuv::open(TIMERS)?, TIMERS)).part(CANCEL),
     ]
 }
 

@@ -1,11 +1,10 @@
-//! The floor: a level-triggered epoll set of one socket, used directly.
+//! The floor: a level-triggered epoll set of one descriptor, used directly.
 
 use crate::Result;
 use crate::waiter::Waiter;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// An epoll set.
 pub(crate) struct BareEpoll {
@@ -13,10 +12,10 @@ pub(crate) struct BareEpoll {
 }
 
 impl BareEpoll {
-    /// Watches `socket` level-triggered: nothing ever has to be armed again.
-    pub(crate) fn new(socket: &UnixStream) -> Result<Self> {
+    /// Watches `descriptor` level-triggered: nothing ever has to be armed again.
+    pub(crate) fn new(descriptor: impl AsFd) -> Result<Self> {
         let set = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&set, socket, EventData::new_u64(0), EventFlags::IN)?;
+        epoll::add(&set, descriptor, EventData::new_u64(0), EventFlags::IN)?;
         Ok(Self { set })
     }
 }

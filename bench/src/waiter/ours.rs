@@ -1,8 +1,8 @@
 //! Handle Watcher: a client with one watch.
 
-use crate::waiter::Waiter;
+use crate::waiter::{OfOurs, Waiter};
 use crate::{Result, ours};
-use handle_watcher_client::{Client, Events, Mode, Signals, WatchId};
+use handle_watcher_client::{Client, Control, Events, Mode, Signals, WatchId};
 use std::os::unix::net::UnixStream;
 
 /// A client, its watch and room for its events.
@@ -19,10 +19,11 @@ impl Ours {
         let watch = client.watch(socket, Signals::READABLE, mode, 0)?;
         Ok(Self { client, watch, mode, events: Events::with_capacity(16) })
     }
+}
 
-    /// Turns of the watcher so far.
-    pub(crate) fn turns(&self) -> u64 {
-        self.client.stats().turns
+impl OfOurs for Ours {
+    fn control(&self) -> &Control {
+        self.client.control()
     }
 }
 

@@ -247,7 +247,8 @@ fn a_given_descriptor_is_ours_until_close(setup: Setup) {
     client.unwatch(watch).unwrap();
     assert!(!is_at_end(&other), "an unwatched handle stays open");
     client.close(handle).unwrap();
-    assert!(peer_is_gone(&other), "close closes");
+    // A process that another test starts at this moment may hold it for a moment longer.
+    until("close closes", || peer_is_gone(&other));
     assert_eq!(client.client_stats().handles, 0);
     let options = WatchOptions::new(READABLE, Mode::Once, 3);
     assert_eq!(client.watch_handle(handle, options).unwrap_err().code(), Code::NotFound);
@@ -268,7 +269,9 @@ fn a_given_descriptor_goes_with_its_client(setup: Setup) {
     client.watch_handle(handle, WatchOptions::new(READABLE, Mode::Level, 3)).unwrap();
     assert!(!is_at_end(&other) && !is_at_end(&unwatched_other));
     drop(client);
-    assert!(is_at_end(&other) && is_at_end(&unwatched_other), "dropping the client closes what it was given");
+    until("dropping the client closes what it was given", || {
+        is_at_end(&other) && is_at_end(&unwatched_other)
+    });
 }
 
 /// C1e: a refused descriptor comes back open, with the reason.

@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -205,22 +205,29 @@ fn a6_glib_pr_21_what_is_added_at_the_edge_of_sleep_is_waited_for() {
 fn a6_glib_pr_21_who_waits_for_room_in_the_queue_is_not_left_waiting() {
     alone!(a6_glib_pr_21_who_waits_for_room_in_the_queue_is_not_left_waiting, {
         let _watchdog = Watchdog::new();
+        const THREADS: usize = 6;
         let watcher = Watcher::spawn(Config { command_limit: 1, ..Setup::Own.config() }).unwrap();
         let client = Client::attach(&watcher).unwrap();
         let control = client.control().clone();
-        let end = Instant::now() + Duration::from_millis(1200);
+        // They meet after each call, so that whoever is left waiting is not helped by the next one.
+        let meeting = Barrier::new(THREADS);
         thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    while Instant::now() < end {
-                        let timer = control.set_timer(Duration::from_secs(3600), 1).unwrap();
-                        control.cancel_timer(timer).unwrap();
-                    }
-                });
-                // These commands are looked at some time, and wake nobody.
-                scope.spawn(|| {
-                    while Instant::now() < end {
-                        drop(Client::attach(&watcher).unwrap());
+            for index in 0..THREADS {
+                let (watcher, control, meeting) = (&watcher, &control, &meeting);
+                scope.spawn(move || {
+                    let mut dice = Dice::new(index as u64);
+                    for _ in 0..2000 {
+                        meeting.wait();
+                        for _ in 0..dice.below(4) {
+                            dice.spin_below(Duration::from_micros(5));
+                            if index % 2 == 0 {
+                                // Looked at some time, and wakes nobody.
+                                drop(Client::attach(watcher).unwrap());
+                            } else {
+                                let timer = control.set_timer(Duration::from_secs(3600), 1).unwrap();
+                                control.cancel_timer(timer).unwrap();
+                            }
+                        }
                     }
                 });
             }

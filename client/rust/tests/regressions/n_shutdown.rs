@@ -346,6 +346,6 @@ fn n8_solana_pr_21981_a_wait_never_returns_with_nothing_before_its_timeout() {
         }
         is_over.store(true, Ordering::Release);
         taker.join().unwrap();
-        assert!(told.recv().unwrap() > 10);
+        assert!(told.recv().unwrap() > 0);
     }
 }
