@@ -1,5 +1,6 @@
 //! The command queue: what clients ask of the watcher thread, bounded, and waking it only when it must.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -26,6 +27,8 @@ pub(crate) struct CommandQueue<C> {
     /// `None` only in a forked child, which has closed it.
     waker: Mutex<Option<mio::Waker>>,
     wakes: Counter,
+    /// How many callers wait for room, or are about to. While any does the watcher does not sleep.
+    blocked: AtomicU32,
 }
 
 impl<C> CommandQueue<C> {
@@ -38,6 +41,7 @@ impl<C> CommandQueue<C> {
                 parked_until: ParkedUntil::new(),
                 waker: Mutex::new(Some(waker)),
                 wakes: Counter::default(),
+                blocked: AtomicU32::new(0),
             },
             receiver,
         )
@@ -45,6 +49,11 @@ impl<C> CommandQueue<C> {
 
     pub(crate) fn parked_until(&self) -> &ParkedUntil {
         &self.parked_until
+    }
+
+    /// Somebody waits for room in the queue.
+    pub(crate) fn has_blocked(&self) -> bool {
+        self.blocked.load(Ordering::SeqCst) > 0
     }
 
     pub(crate) fn wakes(&self) -> u64 {
@@ -60,10 +69,13 @@ impl<C> CommandQueue<C> {
             Err(TrySendError::Disconnected(_)) => Err(SendError::Stopped),
             Err(TrySendError::Full(_)) if !may_wait => Err(SendError::Full),
             Err(TrySendError::Full(command)) => {
-                self.wake(0)?;
-                self.sender.send(command).map_err(|_| SendError::Stopped)?;
-                // Whatever this one is due: others may wait for room as well, and only the watcher makes it.
-                self.wake(0)
+                // Counted first: either the watcher sees it before it sleeps, or this wake finds it asleep.
+                self.blocked.fetch_add(1, Ordering::SeqCst);
+                let sent =
+                    self.wake(0).and_then(|()| self.sender.send(command).map_err(|_| SendError::Stopped));
+                self.blocked.fetch_sub(1, Ordering::SeqCst);
+                sent?;
+                self.wake(due_ns)
             }
         }
     }

@@ -265,7 +265,7 @@ impl Control {
         }
         Err(Status::new(
             Code::Unavailable,
-            "the client was dropped or the watcher has stopped; there is nobody to wake",
+            "the client was dropped or the watcher has stopped, so there is nobody to wake; make a new one",
         ))
     }
 
@@ -320,11 +320,7 @@ impl Control {
         for descriptor in self.handles.take_all() {
             self.end_number(descriptor.as_raw_fd());
         }
-        self.shared.waits.set_front(self.port.index(), None);
-        // Told first, so that the watcher hears of the end before it hears of whoever gets the index next. Without a
-        // watcher there is nobody to tell.
-        let _: Result<()> = self.shared.send(Command::Close(self.port.index()), 0);
-        self.shared.forget_port(self.port.index());
+        self.shared.close_port(&self.port);
     }
 
     fn end_row(&self, reference: Reference, state: crate::state::State) {
@@ -547,7 +543,7 @@ fn unknown(reference: Reference, kind: Kind) -> Status {
     Status::new(
         Code::NotFound,
         format!(
-            "{name} {}.{} is not a live {name} of this client: {end}, or the id is another client's",
+            "{name} {}.{} is not a live {name} of this client: {end}, or the id is another client's; make a new {name}, and forget this id",
             reference.slot, reference.generation
         ),
     )

@@ -82,7 +82,9 @@ impl FileChanges {
         if flags.is_empty() {
             return Err(Status::new(
                 Code::InvalidArgument,
-                format!("no changes were asked for of {path:?}; GONE and LOST come with any other"),
+                format!(
+                    "no changes were asked for of {path:?}; ask for at least one of CONTENT, ATTRIBUTES, WRITTEN, CREATED, REMOVED; GONE and LOST come with it"
+                ),
             ));
         }
         let id = inotify::add_watch(&self.descriptor, path, flags).map_err(|errno| refusal(errno, path))?;

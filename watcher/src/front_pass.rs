@@ -13,13 +13,13 @@ use crate::state::{Delivery, Outcome, State};
 pub(crate) struct FrontPass<'a> {
     pub(crate) events: &'a mut Events,
     /// What had no room, and has to be posted to the port's queue.
-    pub(crate) spilled: Vec<Reference>,
+    pub(crate) spilled: &'a mut Vec<Reference>,
     /// Level watches that hold and had no room: they come first the next time.
     pub(crate) left: &'a mut VecDeque<Reference>,
     /// Some entry was changed between silent and level-triggered, which makes the kernel report it once more.
     pub(crate) has_turned: bool,
-    /// A Level watch that was told.
-    pub(crate) last_level: Option<Reference>,
+    /// The Level watches that were told, if somebody wants to know.
+    pub(crate) levels: Option<&'a mut Vec<Reference>>,
     /// Only such repeated reports are wanted: what Level watches hold was told in the pass before.
     pub(crate) is_second: bool,
 }
@@ -37,8 +37,8 @@ impl FrontPass<'_> {
                 Delivery::Merged { turned } => return turned,
                 Delivery::Now { satisfied, turned } => {
                     self.events.push(ready_event(row, reference, satisfied));
-                    if is_level {
-                        self.last_level = Some(reference);
+                    if is_level && let Some(levels) = &mut self.levels {
+                        levels.push(reference);
                     }
                     return turned;
                 }

@@ -61,7 +61,10 @@ impl HandleTable {
             let kind = descriptor::kind_in_words(number);
             let status = Status::new(
                 Code::FailedPrecondition,
-                format!("descriptor {number} is {kind}: it is always ready and cannot be waited on"),
+                format!(
+                    "descriptor {number} is {kind}: it is always ready and cannot be waited on; read it directly, or watch its path for \
+                     changes"
+                ),
             );
             return Err(Refused { status, value });
         }
@@ -144,7 +147,10 @@ fn index_of(handle: HandleId) -> usize {
 fn unknown(handle: HandleId) -> Status {
     Status::new(
         Code::NotFound,
-        format!("handle {handle} is not one of this client's; it was closed, or it is another client's"),
+        format!(
+            "handle {handle} is not one of this client's: it was closed, or it is another client's; use the id that adopt gave, \
+             until close"
+        ),
     )
 }
 

@@ -28,8 +28,8 @@ use crate::wait_set::{Collected, Ended};
 const FRONT_BATCH: usize = 256;
 /// How many looks one hand-out takes while the kernel reports only what no longer means anything.
 const FRONT_PASSES: usize = 4;
-/// Each so many looks at the front, one Level watch that was ready is proved to be still of its file: one whose number was
-/// closed while its file lives on would be told for ever to a client that cannot consume it.
+/// Each so many looks at the front, the Level watches that were told are proved to be still of their files: one whose
+/// number was closed while its file lives on would be told for ever to a client that cannot consume it.
 const PROOF_INTERVAL: u32 = 64;
 /// So many meaningless reports in a row show that a closed number whose file lives on has poisoned the front.
 const STALE_LIMIT: u32 = 3;
@@ -44,6 +44,7 @@ pub struct Port {
     // Kept from call to call, so that no call allocates.
     polled: Vec<(Reference, Signals)>,
     returned: Vec<Reference>,
+    spilled: Vec<Reference>,
     entries: Vec<PollFd<'static>>,
     kernel_events: KernelEvents,
     /// The front, once there is one.
@@ -62,13 +63,16 @@ impl Port {
     pub(crate) fn open(shared: &Arc<Shared>, config: ClientConfig) -> Result<(Control, Self)> {
         shared.check_process()?;
         let port = shared.open_port(config.front)?;
-        let control = Control::new(Arc::clone(shared), port)?;
+        let control = Control::new(Arc::clone(shared), Arc::clone(&port)).inspect_err(|_| {
+            shared.close_port(&port);
+        })?;
         let port = Self {
             control: control.clone(),
             config,
             away: Vec::new(),
             polled: Vec::new(),
             returned: Vec::new(),
+            spilled: Vec::new(),
             entries: Vec::new(),
             kernel_events: KernelEvents::default(),
             front: None,
@@ -284,10 +288,10 @@ impl Port {
         {
             let mut pass = FrontPass {
                 events,
-                spilled: Vec::new(),
+                spilled: &mut self.spilled,
                 left: &mut VecDeque::new(),
                 has_turned: false,
-                last_level: None,
+                levels: None,
                 is_second: false,
             };
             self.control.shared().waits.deliver_left(front, reference, &mut pass);
@@ -308,12 +312,14 @@ impl Port {
         let Some(front) = &self.front else { return };
         let shared = self.control.shared();
         let before = events.len();
+        self.front_looks = self.front_looks.wrapping_add(1);
+        let is_proof_due = self.front_looks.is_multiple_of(PROOF_INTERVAL);
         let mut pass = FrontPass {
             events,
-            spilled: Vec::new(),
+            spilled: &mut self.spilled,
             left: &mut self.left,
             has_turned: false,
-            last_level: None,
+            levels: is_proof_due.then_some(&mut self.returned),
             is_second,
         };
         let mut stale = 0;
@@ -324,16 +330,14 @@ impl Port {
                 Collected::Rows => {}
             }
         }
-        let FrontPass { spilled, has_turned, last_level, .. } = pass;
-        self.front_looks = self.front_looks.wrapping_add(1);
-        if self.front_looks.is_multiple_of(PROOF_INTERVAL)
-            && let Some(reference) = last_level
-        {
+        let has_turned = pass.has_turned;
+        for reference in self.returned.drain(..) {
             self.control.refresh(reference);
         }
         self.control.port().count_from_front(events.len() - before);
-        if !spilled.is_empty() {
-            self.control.port().post(shared.rows(), &spilled);
+        if !self.spilled.is_empty() {
+            self.control.port().post(shared.rows(), &self.spilled);
+            self.spilled.clear();
         }
         self.stale = if stale == 0 { 0 } else { self.stale + stale };
         if has_turned && !is_second {
@@ -488,8 +492,11 @@ impl Port {
         self.entries.clear();
         self.polled.clear();
         let (entries, polled) = (&mut self.entries, &mut self.polled);
+        let mut is_on_its_way = false;
         self.control.port().visit_rows(rows, |slot, row| {
             let state = row.state.load();
+            // Fired, and not posted yet.
+            is_on_its_way |= state.kind() == Kind::Watch && state.is_queued() && !state.is_child();
             let counts = state.kind() == Kind::Watch
                 && state.is_armed()
                 && !state.is_child()
@@ -502,9 +509,9 @@ impl Port {
             entries.len() < CHILD_SCAN_LIMIT
         });
         if descriptor::poll_now(&mut self.entries).is_err() {
-            return false;
+            return is_on_its_way;
         }
-        let mut has_fired = false;
+        let mut has_fired = is_on_its_way;
         for (entry, &(reference, seen)) in self.entries.iter().zip(&self.polled) {
             if entry.revents().contains(PollFlags::IN) {
                 has_fired = true;

@@ -210,21 +210,24 @@ impl PortQueue {
             return Err(Status::new(Code::Unavailable, refusal));
         }
         let kind = start.role.kind;
-        let (limit, name) = match kind {
-            Kind::Watch => (self.limits.watches, "watch_limit"),
-            Kind::Timer => (self.limits.timers, "timer_limit"),
-            Kind::Wake => (u32::MAX, "client_limit"),
+        let (limit, what, name) = match kind {
+            Kind::Watch => (self.limits.watches, "watches", "watch_limit"),
+            Kind::Timer => (self.limits.timers, "timers", "timer_limit"),
+            Kind::Wake => (u32::MAX, "wake flags", "client_limit"),
         };
         if queue.count_of(kind).is_some_and(|count| *count >= limit) {
             return Err(Status::new(
                 Code::ResourceExhausted,
-                format!("this client has {limit} of them already; end some, or raise Config::{name}"),
+                format!("this client has {limit} {what} already; end some, or raise Config::{name}"),
             ));
         }
         let slot = queue.spare.pop(rows).or_else(|| rows.take_slot()).ok_or_else(|| {
             Status::new(
                 Code::ResourceExhausted,
-                "all rows of this watcher are taken; end some watches or timers, or raise Config::row_limit",
+                format!(
+                    "all {} rows of this watcher are taken; end some watches or timers, or raise Config::row_limit",
+                    rows.limit()
+                ),
             )
         })?;
         let reference = rows.reserve(slot, start);

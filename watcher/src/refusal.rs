@@ -13,14 +13,21 @@ pub(crate) fn gone(reference: Reference) -> Status {
     Status::new(
         Code::NotFound,
         format!(
-            "watch {}.{} is not a live watch of this client; it has ended, or the id is another client's",
+            "watch {}.{} is not a live watch of this client; it has ended, or the id is another client's; make a new watch, \
+             and forget this id",
             reference.slot, reference.generation
         ),
     )
 }
 
-pub(crate) fn paused() -> Status {
-    Status::new(Code::FailedPrecondition, "the watch is paused; resume it, or change its signals, first")
+pub(crate) fn paused(reference: Reference) -> Status {
+    Status::new(
+        Code::FailedPrecondition,
+        format!(
+            "watch {}.{} is paused; resume it, or change its signals, first",
+            reference.slot, reference.generation
+        ),
+    )
 }
 
 pub(crate) fn never_wished(reference: Reference) -> Status {

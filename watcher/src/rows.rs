@@ -150,6 +150,11 @@ impl Rows {
         Ok(Self { region: Region::reserve(limit)?, nowhere: Row::new(), free: Mutex::default() })
     }
 
+    /// How many rows there can be.
+    pub(crate) fn limit(&self) -> usize {
+        self.region.capacity()
+    }
+
     /// The row in this slot. A slot that was never made gives a row that nobody owns, whose generation 1 is free.
     #[inline]
     pub(crate) fn row(&self, slot: u32) -> &Row {

@@ -231,6 +231,15 @@ impl Shared {
         Ok(port)
     }
 
+    /// Lets go of a client.
+    pub(crate) fn close_port(&self, port: &PortQueue) {
+        self.waits.set_front(port.index(), None);
+        // Told first, so that the watcher hears of the end before it hears of whoever gets the index next. Without a
+        // watcher there is nobody to tell.
+        let _: Result<()> = self.send(Command::Close(port.index()), 0);
+        self.forget_port(port.index());
+    }
+
     /// Gives a client's index to the next one. Called when the watcher was told that the client is gone.
     pub(crate) fn forget_port(&self, index: u32) {
         let mut registry = self.registry();

@@ -153,7 +153,7 @@ impl WaitSet {
         let Some(before) = row.state.arm(reference.generation) else {
             let state = row.state.load();
             let is_paused = state.generation() == reference.generation && state.is_live();
-            return Err(if is_paused { paused() } else { gone(reference) });
+            return Err(if is_paused { paused(reference) } else { gone(reference) });
         };
         let deadline_before = row.swap_deadline(deadline_ns);
         let front = self.wanted_front(row, before, seat);

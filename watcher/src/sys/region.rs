@@ -44,6 +44,11 @@ impl<T> Region<T> {
         Ok(Self { base, capacity, length: AtomicUsize::new(0), grow: Mutex::new(()) })
     }
 
+    /// How many values there is room for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Appends what `make` builds of the new index; gives the index, or nothing when the region is full.
     pub(crate) fn push(&self, make: impl FnOnce(usize) -> T) -> Option<usize> {
         let _growing = self.grow.lock().unwrap_or_else(PoisonError::into_inner);
