@@ -568,7 +568,7 @@ fn free(queue: &mut Queue, rows: &Rows, reference: Reference, kind: Kind) {
         *count -= 1;
     }
     if let Some(slot) = rows.recycle(reference) {
-        if queue.spare.len() < SPARE_LIMIT && queue.refusal.is_none() {
+        if queue.spare.len() < SPARE_LIMIT && queue.refusal.is_none() && !rows.is_scarce() {
             queue.spare.push(rows, slot);
         } else {
             rows.give_slot(slot);

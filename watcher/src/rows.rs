@@ -150,6 +150,11 @@ impl Rows {
         Ok(Self { region: Region::reserve(limit)?, nowhere: Row::new(), free: Mutex::default() })
     }
 
+    /// Every row was made: what one client keeps for itself another may need.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.region.is_full()
+    }
+
     /// How many rows there can be.
     pub(crate) fn limit(&self) -> usize {
         self.region.capacity()

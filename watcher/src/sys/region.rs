@@ -49,6 +49,11 @@ impl<T> Region<T> {
         self.capacity
     }
 
+    /// True once every value was pushed.
+    pub(crate) fn is_full(&self) -> bool {
+        self.length.load(Ordering::Relaxed) == self.capacity
+    }
+
     /// Appends what `make` builds of the new index; gives the index, or nothing when the region is full.
     pub(crate) fn push(&self, make: impl FnOnce(usize) -> T) -> Option<usize> {
         let _growing = self.grow.lock().unwrap_or_else(PoisonError::into_inner);
