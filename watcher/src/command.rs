@@ -27,7 +27,7 @@ pub(crate) struct CommandQueue<C> {
     /// `None` only in a forked child, which has closed it.
     waker: Mutex<Option<mio::Waker>>,
     wakes: Counter,
-    /// How many callers wait for room, or are about to. While any does the watcher does not sleep.
+    /// How many callers wait for room, or are about to.
     blocked: AtomicU32,
 }
 
@@ -51,11 +51,6 @@ impl<C> CommandQueue<C> {
         &self.parked_until
     }
 
-    /// Somebody waits for room in the queue.
-    pub(crate) fn has_blocked(&self) -> bool {
-        self.blocked.load(Ordering::SeqCst) > 0
-    }
-
     pub(crate) fn wakes(&self) -> u64 {
         self.wakes.get()
     }
@@ -65,17 +60,19 @@ impl<C> CommandQueue<C> {
     /// holding a lock the watcher takes.
     pub(crate) fn send(&self, command: C, due_ns: u64, may_wait: bool) -> Result<(), SendError> {
         match self.sender.try_send(command) {
+            // Whoever waits for room has spent its wake, and this one has taken the room it waited for.
+            Ok(()) if self.blocked.load(Ordering::SeqCst) > 0 => self.wake(0),
             Ok(()) => self.wake(due_ns),
             Err(TrySendError::Disconnected(_)) => Err(SendError::Stopped),
             Err(TrySendError::Full(_)) if !may_wait => Err(SendError::Full),
             Err(TrySendError::Full(command)) => {
-                // Counted first: either the watcher sees it before it sleeps, or this wake finds it asleep.
                 self.blocked.fetch_add(1, Ordering::SeqCst);
                 let sent =
                     self.wake(0).and_then(|()| self.sender.send(command).map_err(|_| SendError::Stopped));
                 self.blocked.fetch_sub(1, Ordering::SeqCst);
                 sent?;
-                self.wake(due_ns)
+                // Whatever this one is due: others may wait for room as well, and only the watcher makes it.
+                self.wake(0)
             }
         }
     }

@@ -101,8 +101,7 @@ impl Turn {
         }
         self.spin_until_ns = 0;
         self.shared.commands().parked_until().park(next.unwrap_or(ParkedUntil::FOR_EVER));
-        let is_needed = !self.commands.is_empty() || self.shared.commands().has_blocked();
-        if is_needed || self.shared.is_stopping() {
+        if !self.commands.is_empty() || self.shared.is_stopping() {
             return Some(0);
         }
         next.map(|deadline_ns| deadline_ns.saturating_sub(now_ns()))

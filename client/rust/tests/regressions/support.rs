@@ -51,7 +51,7 @@ impl Watchdog {
     pub(crate) fn new() -> Self {
         let (sender, is_over) = mpsc::channel();
         std::thread::spawn(move || {
-            if is_over.recv_timeout(6 * PROMPT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if is_over.recv_timeout(3 * PROMPT) == Err(mpsc::RecvTimeoutError::Timeout) {
                 eprintln!("this test hangs");
                 std::process::exit(1);
             }
