@@ -113,13 +113,15 @@ impl WaitSet {
             ));
         }
         node.rows.push(&self.rows, reference.slot, Row::node_links);
-        if node.marks.contains(Marks::SUSPECT) {
-            self.note_identity(number);
-        }
+        let is_suspect = node.marks.contains(Marks::SUSPECT);
+        let identity = if is_suspect { descriptor::identity(number) } else { None };
         let result = match front {
             Some(front) => self.register_front(number, &mut node, front),
             None => self.widen_back(number, &mut node, row.state.load()),
         };
+        if is_suspect {
+            self.note_identity(number, identity);
+        }
         match front {
             Some(_) => node.marks.set(Marks::HAS_FRONT, true),
             None => node.back_rows += 1,
@@ -530,10 +532,15 @@ impl WaitSet {
         has_room
     }
 
-    fn note_identity(&self, number: RawFd) {
-        if let Some(identity) = descriptor::identity(number) {
-            self.identities.lock().unwrap_or_else(PoisonError::into_inner).insert(number, identity);
-        }
+    /// Of a suspect number: keeps which file was registered. `before` is what it was just before that; if its owner made
+    /// it another file meanwhile, nobody can say which one it was, and nothing is kept.
+    fn note_identity(&self, number: RawFd, before: Option<Identity>) {
+        let after = descriptor::identity(number);
+        let mut identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        match before.filter(|_| before == after) {
+            Some(identity) => identities.insert(number, identity),
+            None => identities.remove(&number),
+        };
     }
 
     /// Of a suspect number: whether it still means the file that its rows are of, as far as that can be seen from outside.
