@@ -356,31 +356,37 @@ impl Port {
     fn rebuild(&mut self) {
         let Some(front) = &self.front else { return };
         let shared = self.control.shared();
+        let mut ended = Ended::new();
+        shared.waits.prove_front(front, &self.rows_in_front(), &mut ended);
+        let outcome = front.rebuild();
+        // Looked up again: another thread may have moved a watch into the old set until just now.
+        let references = self.rows_in_front();
+        if let Err(error) = outcome {
+            tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front is given up");
+            self.control.port().seat().lose();
+            for reference in self.rows_in_front() {
+                self.control.retreat(reference);
+            }
+            front.give_up();
+        } else {
+            shared.waits.carry_over(front, &references, &mut ended);
+            front.rebuilt();
+            tracing::debug!(target: "handle_watcher::port", carried = references.len(), "front rebuilt");
+        }
+        self.was_heard = true;
+        shared.post_ended(&mut ended);
+    }
+
+    fn rows_in_front(&self) -> Vec<Reference> {
         let mut references = Vec::new();
-        self.control.port().visit_rows(shared.rows(), |slot, row| {
+        self.control.port().visit_rows(self.control.shared().rows(), |slot, row| {
             let state = row.state.load();
             if state.is_live() && state.is_in_front() {
                 references.push(Reference { slot, generation: state.generation() });
             }
             true
         });
-        let mut ended = Ended::new();
-        shared.waits.prove_front(front, &references, &mut ended);
-        if let Err(error) = front.rebuild() {
-            tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front is given up");
-            self.control.port().seat().lose();
-            for reference in &references {
-                self.control.retreat(*reference);
-            }
-            front.give_up();
-            self.was_heard = true;
-        } else {
-            shared.waits.carry_over(front, &references, &mut ended);
-            front.rebuilt();
-            self.was_heard = true;
-            tracing::debug!(target: "handle_watcher::port", carried = references.len(), "front rebuilt");
-        }
-        shared.post_ended(&mut ended);
+        references
     }
 
     /// True if the port has a front by now; it then waits there.
