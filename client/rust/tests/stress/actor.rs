@@ -312,7 +312,7 @@ impl Actor {
             Err(status) => return Err(format!("a wait was refused: {status}").into()),
         }
         let events = self.events.clone();
-        if self.step < self.quiet_after && events.len() > 0 {
+        if self.step < self.quiet_after && !events.is_empty() {
             self.note(format!("  take {timeout:?}"));
         }
         for event in &events {
@@ -360,10 +360,11 @@ impl Actor {
         watch.told_at = self.step;
         watch.told(event, sight, now_ns).map_err(|complaint| format!("{complaint}\nof {watch:?}"))?;
         if event.kind == EventKind::Ended {
-            if watch.is_foreign() && matches!(event.status, Code::NotFound | Code::Cancelled) {
-                if !self.world.may_be_gone(watch.number, watch.closes) {
-                    return Err(format!("C5c: its number was never closed: {event:?} of {watch:?}").into());
-                }
+            if watch.is_foreign()
+                && matches!(event.status, Code::NotFound | Code::Cancelled)
+                && !self.world.may_be_gone(watch.number, watch.closes)
+            {
+                return Err(format!("C5c: its number was never closed: {event:?} of {watch:?}").into());
             }
             self.check_aborted(event)?;
             self.watches.remove(&event.watch);
