@@ -459,37 +459,6 @@ impl WaitSet {
         }
     }
 
-    /// Ends the rows of a front whose number means another file by now.
-    pub(crate) fn prove_front(&self, front: &Front, references: &[Reference], ended: &mut Ended) {
-        for reference in references {
-            let row = self.rows.row(reference.slot);
-            let number = row.descriptor();
-            let Ok(mut node) = self.lock(number) else { continue };
-            let state = row.state.load();
-            let is_meant = state.generation() == reference.generation && is_served_by(row, state, front);
-            if is_meant && is_gone(front.prove(number)) {
-                self.unregister_back(number, &mut node);
-                self.end_rows(&mut node, Code::NotFound, ended);
-            }
-        }
-    }
-
-    /// Carries the entries of a front's rows over into its new, empty set.
-    pub(crate) fn carry_over(&self, front: &Front, references: &[Reference], ended: &mut Ended) {
-        for reference in references {
-            let row = self.rows.row(reference.slot);
-            let number = row.descriptor();
-            let Ok(mut node) = self.lock(number) else { continue };
-            let state = row.state.load();
-            if state.generation() != reference.generation || !is_served_by(row, state, front) {
-                continue;
-            }
-            if is_gone(self.register_front(number, &mut node, front)) {
-                self.end_rows(&mut node, Code::NotFound, ended);
-            }
-        }
-    }
-
     /// The front a Once watch should be in from this re-arm on, or any other watch at all.
     fn wanted_front<'a>(&self, row: &Row, before: State, seat: &'a Seat) -> Option<&'a Front> {
         if before.is_child() {
@@ -582,7 +551,7 @@ impl WaitSet {
         }
     }
 
-    fn lock(&self, number: RawFd) -> Result<MutexGuard<'_, Node>> {
+    pub(crate) fn lock(&self, number: RawFd) -> Result<MutexGuard<'_, Node>> {
         self.nodes.lock(number).ok_or_else(|| beyond_limit(number, self.nodes.limit()))
     }
 }
