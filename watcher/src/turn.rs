@@ -204,13 +204,30 @@ impl Turn {
                 true
             });
             for reference in references {
-                let row = self.shared.rows().row(reference.slot);
-                if !self.shared.waits.end(reference, code, &mut self.ended) {
-                    row.state.abandon(reference.generation);
-                }
+                self.end_or_abandon(reference, code);
             }
             self.shared.post_ended(&mut self.ended);
             port.stop();
+        }
+    }
+}
+
+impl Turn {
+    /// Ends a live watch, or takes a reserved row away from who is about to publish it; if it was published between the
+    /// two looks, it is ended after all.
+    fn end_or_abandon(&mut self, reference: Reference, code: Code) {
+        loop {
+            if self.shared.waits.end(reference, code, &mut self.ended) {
+                return;
+            }
+            let state = &self.shared.rows().row(reference.slot).state;
+            if state.abandon(reference.generation) {
+                return;
+            }
+            let seen = state.load();
+            if seen.generation() != reference.generation || !seen.is_live() {
+                return;
+            }
         }
     }
 }
