@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use handle_watcher_wire::{Code, Event, EventKind, Signals, WatchId};
 
 use crate::rows::{Reference, Row};
+use crate::state::{Kind, Taken};
 
 /// For descriptors: what can become true again at any time (contract C2).
 const DESCRIPTOR_SATISFIABLE: Signals = Signals::all();
@@ -25,6 +26,24 @@ pub(crate) fn event_of(row: &Row, reference: Reference) -> Event {
 /// The Ready of a watch.
 pub(crate) fn ready_event(row: &Row, reference: Reference, satisfied: Signals) -> Event {
     Event { satisfied, satisfiable: DESCRIPTOR_SATISFIABLE, ..event_of(row, reference) }
+}
+
+/// The event of what was taken; none of a timer or wake that counted nothing.
+pub(crate) fn taken_event(row: &Row, kind: Kind, reference: Reference, taken: Taken) -> Option<Event> {
+    let event = match taken {
+        Taken::Nothing => return None,
+        Taken::Ended(status) => Event { kind: EventKind::Ended, status, ..event_of(row, reference) },
+        Taken::Deadline { satisfied, .. } => {
+            Event { kind: EventKind::Deadline, ..ready_event(row, reference, satisfied) }
+        }
+        Taken::Ready { satisfied, .. } => match kind {
+            Kind::Watch => ready_event(row, reference, satisfied),
+            Kind::Timer => Event { kind: EventKind::Timer, ..event_of(row, reference) },
+            Kind::Wake => Event { kind: EventKind::Wake, ..event_of(row, reference) },
+        },
+    };
+    let count = if kind == Kind::Watch { 1 } else { row.count().swap(0, Ordering::Relaxed) };
+    (count > 0).then_some(Event { count, ..event })
 }
 
 /// A buffer that `wait` and `drain` fill. Its capacity bounds how many events one call hands out; it never grows.
@@ -72,9 +91,9 @@ impl Events {
     }
 
     /// Takes back the events that `keep` does not want; gives how many.
-    pub(crate) fn retain(&mut self, keep: impl FnMut(&Event) -> bool) -> usize {
+    pub(crate) fn retain(&mut self, keep: impl FnMut(&mut Event) -> bool) -> usize {
         let before = self.events.len();
-        self.events.retain(keep);
+        self.events.retain_mut(keep);
         before - self.events.len()
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handle_watcher_wire::{Code, EventKind, Mode, Result, Signals, Status, WatchId};
+use handle_watcher_wire::{Code, Mode, Result, Signals, Status, WatchId};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::config::ClientConfig;
@@ -14,7 +14,7 @@ use crate::deadline::Deadline;
 use crate::events::Events;
 use crate::front::Front;
 use crate::front_pass::FrontPass;
-use crate::kernel_flags::to_poll_flags;
+use crate::kernel_flags::{from_poll_flags, to_poll_flags};
 use crate::port_queue::CHILD_SCAN_LIMIT;
 use crate::rows::Reference;
 use crate::shared::{Shared, stopped};
@@ -214,29 +214,44 @@ impl Port {
     fn take_back_passed(&mut self, events: &mut Events, first: usize) {
         let rows = self.control.shared().rows();
         self.entries.clear();
-        for reference in &self.away[first..] {
+        self.polled.clear();
+        for &reference in &self.away[first..] {
             let row = rows.row(reference.slot);
-            let asked = to_poll_flags(row.state.load().wished());
-            match descriptor::poll_entry(row.descriptor(), asked) {
+            let wished = row.state.load().wished();
+            match descriptor::poll_entry(row.descriptor(), to_poll_flags(wished)) {
                 Ok(entry) => self.entries.push(entry),
                 Err(_) => return,
             }
+            self.polled.push((reference, wished));
         }
         if descriptor::poll_now(&mut self.entries).is_err() {
             return;
         }
-        for place in (0..self.entries.len()).rev() {
-            if !self.entries[place].revents().is_empty() {
-                continue;
+        self.away.truncate(first);
+        let (away, returned) = (&mut self.away, &mut self.returned);
+        // Both are in the order of the hand-out.
+        let mut looked = self.polled.iter().zip(&self.entries).peekable();
+        let count = events.retain(|event| {
+            let is_meant =
+                |reference: Reference| event.watch == WatchId::new(reference.slot, reference.generation);
+            let Some((&(reference, wished), entry)) =
+                looked.next_if(|((reference, _), _)| is_meant(*reference))
+            else {
+                return true;
+            };
+            // A number that was closed meanwhile says nothing about what was told of it.
+            if !entry.revents().contains(PollFlags::NVAL) {
+                event.satisfied &= from_poll_flags(entry.revents(), wished);
             }
-            let reference = self.away.remove(first + place);
-            let watch = WatchId::new(reference.slot, reference.generation);
-            let count = events.retain(|event| event.watch != watch || event.kind != EventKind::Ready);
-            self.control.port().count_taken_back(count);
-            if rows.row(reference.slot).state.come_back(reference.generation) == Outcome::Queue {
-                self.returned.push(reference);
+            let holds = !event.satisfied.is_empty();
+            if holds {
+                away.push(reference);
+            } else if rows.row(reference.slot).state.come_back(reference.generation) == Outcome::Queue {
+                returned.push(reference);
             }
-        }
+            holds
+        });
+        self.control.port().count_taken_back(count);
         self.control.port().requeue(rows, &mut self.returned);
     }
 

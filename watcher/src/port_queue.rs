@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use handle_watcher_wire::{Code, Event, EventKind, Result, Signals, Status};
+use handle_watcher_wire::{Code, Result, Signals, Status};
 
-use crate::events::{Events, event_of, ready_event};
+use crate::events::{Events, taken_event};
 use crate::front::{Front, FrontPolicy, Seat};
 use crate::list::List;
 use crate::notify::Notify;
@@ -65,6 +65,12 @@ impl Queue {
         self.ready.len() + self.exits.len()
     }
 
+    /// Nothing more will come. After the stop another thread may still be about to post a watch that it ended, or to let
+    /// go of one that it was adding; until then the client is not told that everything was.
+    fn is_over(&self) -> bool {
+        self.stopped && self.watches == 0
+    }
+
     /// True if the exits that wait may be handed out.
     fn may_exit(&mut self, is_free: bool) -> bool {
         if self.exits.is_empty() {
@@ -100,7 +106,7 @@ pub(crate) struct PortQueue {
     notifier: OnceLock<Arc<dyn Notify>>,
     queue: Mutex<Queue>,
     parked: Parked,
-    /// How many rows are queued, and one more once the watcher has stopped; may be read without the lock.
+    /// How many rows are queued, and one more once nothing more will come; may be read without the lock.
     waiting: AtomicU32,
     /// How many of them are children's exits.
     exits: AtomicU32,
@@ -184,7 +190,7 @@ impl PortQueue {
 
     fn settle_bell(&self, queue: &mut Queue, was_heard: bool) {
         let Some(front) = self.seat.front().filter(|_| queue.is_exposed) else { return };
-        let has_some = queue.undelivered() > 0 || queue.stopped;
+        let has_some = queue.undelivered() > 0 || queue.is_over();
         if has_some && (was_heard || !queue.is_rung) {
             // An eventfd we made takes a write unless write(2) itself is forbidden; then nothing here could help.
             if front.ring().is_err() {
@@ -243,13 +249,23 @@ impl PortQueue {
         let mut queue = self.lock();
         dequeue(&mut queue, rows, reference.slot, before.is_child());
         free(&mut queue, rows, reference, before.kind());
-        self.publish_counts(&queue);
-        self.settle_bell(&mut queue, false);
+        self.let_go(queue);
     }
 
     /// Frees a reserved row that was not published, or whose state is gone already.
     pub(crate) fn release_reserved(&self, rows: &Rows, reference: Reference, kind: Kind) {
-        free(&mut self.lock(), rows, reference, kind);
+        let mut queue = self.lock();
+        free(&mut queue, rows, reference, kind);
+        self.let_go(queue);
+    }
+
+    /// After a row was freed. The last one of a stopped watcher's client is news to whoever waits.
+    fn let_go(&self, mut queue: MutexGuard<'_, Queue>) {
+        if queue.is_over() {
+            return self.announce(queue);
+        }
+        self.publish_counts(&queue);
+        self.settle_bell(&mut queue, false);
     }
 
     /// Takes a row out of the queue if nothing of it is undelivered any more.
@@ -408,7 +424,7 @@ impl PortQueue {
         }
         self.publish_counts(&queue);
         self.delivered.add((events.len() - before) as u64);
-        queue.stopped && queue.undelivered() == 0
+        queue.is_over() && queue.undelivered() == 0
     }
 
     /// Counts events that the front handed out.
@@ -497,7 +513,7 @@ impl PortQueue {
 
     /// Tells those who look without the lock how much there is; true if there is anything.
     fn publish_counts(&self, queue: &Queue) -> bool {
-        let waiting = queue.undelivered() + u32::from(queue.stopped);
+        let waiting = queue.undelivered() + u32::from(queue.is_over());
         // Written under the lock only, so reading it first is enough, and leaves the line alone where nothing changed.
         if self.waiting.load(Ordering::Relaxed) != waiting {
             self.waiting.store(waiting, Ordering::Release);
@@ -542,24 +558,6 @@ fn hand_out(queue: &mut Queue, rows: &Rows, slot: u32, events: &mut Events, away
     if matches!(taken, Taken::Ended(_)) || state.is_one_shot_timer() {
         free(queue, rows, reference, state.kind());
     }
-}
-
-/// The event of what was taken; none of a timer or wake that counted nothing.
-fn taken_event(row: &Row, kind: Kind, reference: Reference, taken: Taken) -> Option<Event> {
-    let event = match taken {
-        Taken::Nothing => return None,
-        Taken::Ended(status) => Event { kind: EventKind::Ended, status, ..event_of(row, reference) },
-        Taken::Deadline { satisfied, .. } => {
-            Event { kind: EventKind::Deadline, ..ready_event(row, reference, satisfied) }
-        }
-        Taken::Ready { satisfied, .. } => match kind {
-            Kind::Watch => ready_event(row, reference, satisfied),
-            Kind::Timer => Event { kind: EventKind::Timer, ..event_of(row, reference) },
-            Kind::Wake => Event { kind: EventKind::Wake, ..event_of(row, reference) },
-        },
-    };
-    let count = if kind == Kind::Watch { 1 } else { row.count().swap(0, Ordering::Relaxed) };
-    (count > 0).then_some(Event { count, ..event })
 }
 
 fn free(queue: &mut Queue, rows: &Rows, reference: Reference, kind: Kind) {
