@@ -42,6 +42,7 @@ mod nodes;
 mod notified_port;
 #[cfg(not(loom))]
 mod notify;
+mod outcome;
 #[cfg(not(loom))]
 mod port;
 #[cfg(not(loom))]

@@ -8,14 +8,106 @@ use handle_watcher_wire::{Code, Mode, Signals};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::front::Front;
+use crate::front::{Front, FrontPolicy, Seat, Target};
+use crate::heat::Heat;
 use crate::kernel_flags::to_flags;
+use crate::list::NIL;
 use crate::nodes::{Marks, Node};
 use crate::rows::{Reference, Row};
 use crate::state::State;
 use crate::wait_set::{Ended, SEQUENCE_BITS, SEQUENCE_MASK, WaitSet, armed_wish, is_gone, is_served_by};
 
+/// So many rows of one number at most may be in fronts because they are hot.
+const SHARED_IN_FRONT: usize = 4;
+
 impl WaitSet {
+    /// The front a Once watch should be in from this re-arm on, or any other watch at all.
+    pub(crate) fn wanted_front<'a>(
+        &self,
+        node: &Node,
+        row: &Row,
+        before: State,
+        seat: &'a Seat,
+    ) -> Option<&'a Front> {
+        if before.is_child() {
+            return None;
+        }
+        if before.mode() == Mode::Once && seat.policy() == FrontPolicy::Adaptive {
+            let heat = row.heat().rearmed(Heat::tick());
+            row.set_heat(heat);
+            let stays = heat.is_hot() && (before.is_in_front() || self.has_few_rows(node))
+                || before.is_in_front() && !heat.is_cold();
+            return seat.front().map(|front| &**front).filter(|_| stays);
+        }
+        seat.front_from_start(before.mode())
+    }
+
+    /// An entry in a front is made of all its rows at each arm, so a number that many watch is better off in the back.
+    fn has_few_rows(&self, node: &Node) -> bool {
+        let mut slot = node.rows.head();
+        for _ in 0..SHARED_IN_FRONT {
+            if slot == NIL {
+                return true;
+            }
+            slot = self.rows.row(slot).node_links.next();
+        }
+        slot == NIL
+    }
+
+    /// One entry serves one mode in a front: a level entry would tell an Edge or Once watch too often. A Level watch,
+    /// which only the front serves exactly, has others make room for it; any other yields. True if there is room.
+    pub(crate) fn make_room(
+        &self,
+        number: RawFd,
+        node: &mut Node,
+        front: &Front,
+        mode: Mode,
+        ended: &mut Ended,
+    ) -> bool {
+        if !node.has_front() {
+            return true;
+        }
+        if mode == Mode::Level {
+            if is_gone(self.evict(number, node, front, |state| state.mode() != Mode::Level)) {
+                self.unregister_back(number, node);
+                self.end_rows(node, Code::NotFound, ended);
+            }
+            return true;
+        }
+        let mut has_room = true;
+        self.visit(node, |_, row| {
+            let state = row.state.load();
+            has_room &= !is_served_by(row, state, front) || state.mode() == mode;
+        });
+        has_room
+    }
+
+    /// Moves an armed row of the back to its client's front, if it belongs there.
+    pub(crate) fn rehome(&self, reference: Reference, seat: &Seat, ended: &mut Ended) {
+        let row = self.rows.row(reference.slot);
+        let number = row.descriptor();
+        let Ok(mut node) = self.lock(number) else { return };
+        let state = row.state.load();
+        let is_meant = state.generation() == reference.generation && state.is_armed() && !state.is_in_front();
+        if let Some(front) = seat.front_from_start(state.mode()).filter(|_| is_meant)
+            && self.make_room(number, &mut node, front, state.mode(), ended)
+            && !row.state.load().is_ended()
+        {
+            self.move_to_front(number, &mut node, row, reference, front, ended);
+        }
+    }
+
+    /// Moves a row of a front to the back.
+    pub(crate) fn retreat(&self, reference: Reference, ended: &mut Ended) {
+        let row = self.rows.row(reference.slot);
+        let number = row.descriptor();
+        let Ok(mut node) = self.lock(number) else { return };
+        let state = row.state.load();
+        if state.generation() == reference.generation && state.is_live() && state.is_in_front() {
+            self.move_to_back(number, &mut node, row, reference, ended);
+        }
+    }
+
     /// Adds to the new set first, then takes it out of the old; that this succeeds proves that the number still means
     /// our file, so what was added was our file too. A failure undoes the move and ends the rows.
     pub(crate) fn move_to_front(
@@ -252,11 +344,12 @@ impl WaitSet {
     /// Brings a front's entry in line with the rows it serves; takes it out with the last of them.
     pub(crate) fn register_front(&self, number: RawFd, node: &mut Node, front: &Front) -> Result<(), Errno> {
         let (mut union, mut mode, mut is_new) = (Signals::empty(), None, true);
-        let mut is_silent = true;
-        self.visit(node, |_, row| {
+        let (mut is_silent, mut target) = (true, None);
+        self.visit(node, |slot, row| {
             let state = row.state.load();
             if is_served_by(row, state, front) {
                 union |= armed_wish(state);
+                target = Some(target.map_or(Target::Row(slot), |_| Target::Number(number)));
                 mode = Some(state.mode());
                 is_new &= row.front_sequence() == 0;
                 is_silent &= state.is_told();
@@ -271,7 +364,8 @@ impl WaitSet {
             Some(Mode::Level) if !is_silent => EventFlags::empty(),
             Some(Mode::Edge | Mode::Level) => EventFlags::ET,
         };
-        let sequence = front.register(number, to_flags(union) | trigger, is_new)?;
+        let target = target.unwrap_or(Target::Number(number));
+        let sequence = front.register(number, to_flags(union) | trigger, target, is_new)?;
         self.visit(node, |_, row| {
             if is_served_by(row, row.state.load(), front) {
                 row.set_front_sequence(sequence);
