@@ -9,7 +9,7 @@
 use handle_watcher_wire::{Code, Mode, Signals};
 use loom::sync::{Condvar, Mutex, MutexGuard};
 
-use crate::outcome::{Outcome, Taken};
+use crate::outcome::{Delivery, Outcome, Taken};
 use crate::state::{Kind, Role, StateWord};
 use crate::sync::{AtomicU32, Ordering};
 use crate::wake::{Parked, ParkedUntil, Sleeper};
@@ -45,6 +45,7 @@ pub enum Handed {
 #[derive(Debug)]
 pub struct Row {
     state: StateWord,
+    token: AtomicU32,
     node: Mutex<()>,
 }
 
@@ -60,13 +61,20 @@ impl Row {
     pub fn reserved(mode: Mode) -> Self {
         let word = StateWord::new(FIRST);
         word.reserve(role(mode));
-        Self { state: word, node: Mutex::new(()) }
+        Self { state: word, token: AtomicU32::new(FIRST), node: Mutex::new(()) }
     }
 
     /// A live row of its first owner, waiting for READABLE.
     pub fn live(mode: Mode) -> Self {
         let row = Self::reserved(mode);
         row.state.publish(FIRST, false);
+        row
+    }
+
+    /// A live row that its client's front serves.
+    pub fn in_front(mode: Mode) -> Self {
+        let row = Self::reserved(mode);
+        row.state.publish(FIRST, true);
         row
     }
 
@@ -132,12 +140,83 @@ impl Row {
         }
     }
 
-    /// Gives a detached row to its next owner, who publishes it at once; gives the new generation.
+    /// The front's own thread delivers without the node's lock. Gives whose event it is, and the token it carries.
+    pub fn deliver_alone(&self, order: TokenRead) -> Option<(u32, u32)> {
+        let generation = self.generation();
+        let before = self.token.load(Ordering::Acquire);
+        let Delivery::Now { .. } = self.state.deliver(generation, Signals::READABLE) else { return None };
+        let token = match order {
+            TokenRead::BeforeTheState => before,
+            TokenRead::AfterTheState => self.token.load(Ordering::Acquire),
+        };
+        Some((generation, token))
+    }
+
+    /// Gives a detached row to its next owner, who publishes it at once; gives the new generation, which is its token
+    /// too.
     pub fn recycle(&self, generation: u32, mode: Mode) -> u32 {
         self.state.recycle(generation + 1);
+        self.token.store(generation + 1, Ordering::Release);
         let next = self.state.reserve(role(mode));
         self.publish(next);
         next
+    }
+}
+
+/// When the front reads a row's token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenRead {
+    BeforeTheState,
+    AfterTheState,
+}
+
+/// A descriptor number, and the file it means: one that its owner may close and open anew at any time.
+#[derive(Debug)]
+pub struct Number(AtomicU32);
+
+/// The file that is watched.
+pub const OURS: u32 = 1;
+/// The file that gets its number next.
+pub const FOREIGN: u32 = 2;
+
+impl Default for Number {
+    fn default() -> Self {
+        Self(AtomicU32::new(OURS))
+    }
+}
+
+impl Number {
+    pub fn reuse(&self) {
+        self.0.store(FOREIGN, Ordering::SeqCst);
+    }
+
+    fn file(&self) -> u32 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// A kernel set as far as a move needs it: the kernel finds an entry by the file that the number means now.
+#[derive(Debug, Default)]
+pub struct Entries(Mutex<Vec<u32>>);
+
+impl Entries {
+    pub fn add(&self, number: &Number) {
+        self.files().push(number.file());
+    }
+
+    /// False if the set has no entry of that file.
+    pub fn delete(&self, number: &Number) -> bool {
+        let mut files = self.files();
+        let place = files.iter().position(|&file| file == number.file());
+        place.map(|place| files.remove(place)).is_some()
+    }
+
+    pub fn has(&self, file: u32) -> bool {
+        self.files().contains(&file)
+    }
+
+    fn files(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
