@@ -142,11 +142,7 @@ impl Row {
 
     /// The front's own thread delivers without the node's lock. Gives whose event it is, and the token it carries.
     pub fn deliver_alone(&self, order: TokenRead) -> Option<(u32, u32)> {
-        let state = self.state.load();
-        if !state.is_in_front() {
-            return None;
-        }
-        let generation = state.generation();
+        let generation = self.generation();
         let before = self.token.load(Ordering::Acquire);
         let Delivery::Now { .. } = self.state.deliver(generation, Signals::READABLE) else { return None };
         let token = match order {

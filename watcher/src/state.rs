@@ -307,7 +307,8 @@ impl StateWord {
         let mut delivery = Delivery::Nothing;
         self.update(generation, |state| {
             delivery = Delivery::Nothing;
-            let (hit, fired) = state.hit(ready)?;
+            // Once it has moved away, others may change it without minding us.
+            let (hit, fired) = state.hit(ready).filter(|_| state.has(FRONT))?;
             let turned = fired.has(TOLD) != state.has(TOLD);
             if state.has(QUEUED) {
                 delivery = Delivery::Merged { turned };
