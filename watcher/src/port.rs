@@ -419,10 +419,23 @@ impl Port {
         self.front.is_some()
     }
 
+    /// After a hand-out.
     fn settle(&mut self) {
+        self.send_home();
         let was_heard = std::mem::take(&mut self.was_heard);
         if self.front.as_ref().is_some_and(|front| front.is_exposed()) {
             self.control.port().settle(was_heard);
+        }
+    }
+
+    /// Level watches that the back was left with while they had nothing to tell go to the front again, which shows for as
+    /// long as they hold.
+    fn send_home(&mut self) {
+        if self.away.is_empty() || self.control.port().seat().front_from_start(Mode::Level).is_none() {
+            return;
+        }
+        for reference in self.away.drain(..) {
+            self.control.rehome(reference);
         }
     }
 

@@ -20,6 +20,25 @@ use crate::wait_set::{Ended, SEQUENCE_BITS, SEQUENCE_MASK, WaitSet, armed_wish, 
 /// So many rows of one number at most may be in fronts because they are hot.
 const SHARED_IN_FRONT: usize = 4;
 
+/// What a front's entry of one number has to be for the rows it serves there.
+#[derive(Clone, Copy, Debug)]
+struct FrontEntry {
+    union: Signals,
+    /// The one mode of its rows; nothing if there are none.
+    mode: Option<Mode>,
+    target: Target,
+    /// None of its rows has been in an entry of this front.
+    is_new: bool,
+    /// Every row was told of what nobody can consume.
+    is_silent: bool,
+}
+
+impl FrontEntry {
+    fn is_told(self) -> bool {
+        self.mode == Some(Mode::Level) && self.is_silent
+    }
+}
+
 impl WaitSet {
     /// The front a Once watch should be in from this re-arm on, or any other watch at all.
     pub(crate) fn wanted_front<'a>(
@@ -88,7 +107,10 @@ impl WaitSet {
         let number = row.descriptor();
         let Ok(mut node) = self.lock(number) else { return };
         let state = row.state.load();
-        let is_meant = state.generation() == reference.generation && state.is_armed() && !state.is_in_front();
+        let is_meant = state.generation() == reference.generation
+            && state.is_armed()
+            && !state.is_in_front()
+            && !state.is_told();
         if let Some(front) = seat.front_from_start(state.mode()).filter(|_| is_meant)
             && self.make_room(number, &mut node, front, state.mode(), ended)
             && !row.state.load().is_ended()
@@ -324,10 +346,11 @@ impl WaitSet {
         front: &Front,
         leaves: impl Fn(State) -> bool,
     ) -> Result<(), Errno> {
-        let mut left = 0;
+        let (mut left, mut is_new) = (0, true);
         self.visit(node, |_, row| {
             let state = row.state.load();
             if is_served_by(row, state, front) && leaves(state) {
+                is_new &= row.front_sequence() == 0;
                 row.state.set_in_front(state.generation(), false);
                 row.set_front_sequence(0);
                 left += 1;
@@ -338,34 +361,67 @@ impl WaitSet {
             return Ok(());
         }
         self.register_back(number, node)?;
-        self.register_front(number, node, front)
+        if is_new { Ok(()) } else { self.register_front(number, node, front) }
     }
 
     /// Brings a front's entry in line with the rows it serves; takes it out with the last of them.
+    ///
+    /// Rows that would be told nothing of what holds now go to the back: whatever is changed here the kernel reports once
+    /// more, and the port's descriptor would be readable for nothing.
     pub(crate) fn register_front(&self, number: RawFd, node: &mut Node, front: &Front) -> Result<(), Errno> {
-        let (mut union, mut mode, mut is_new) = (Signals::empty(), None, true);
-        let (mut is_silent, mut target) = (true, None);
+        let entry = self.entry_of(number, node, front);
+        if entry.mode.is_some() && (entry.union.is_empty() || entry.is_told()) {
+            return self.evict(number, node, front, |_| true);
+        }
+        self.put_entry(number, node, front, entry)
+    }
+
+    /// The same for the front's own thread after a delivery, which takes that report at once.
+    pub(crate) fn turn_front(&self, number: RawFd, node: &mut Node, front: &Front) -> Result<(), Errno> {
+        let entry = self.entry_of(number, node, front);
+        if entry.mode.is_some() && entry.union.is_empty() {
+            return self.evict(number, node, front, |_| true);
+        }
+        self.put_entry(number, node, front, entry)
+    }
+
+    fn entry_of(&self, number: RawFd, node: &Node, front: &Front) -> FrontEntry {
+        let mut entry = FrontEntry {
+            union: Signals::empty(),
+            mode: None,
+            target: Target::Number(number),
+            is_new: true,
+            is_silent: true,
+        };
         self.visit(node, |slot, row| {
             let state = row.state.load();
             if is_served_by(row, state, front) {
-                union |= armed_wish(state);
-                target = Some(target.map_or(Target::Row(slot), |_| Target::Number(number)));
-                mode = Some(state.mode());
-                is_new &= row.front_sequence() == 0;
-                is_silent &= state.is_told();
+                entry.target = if entry.mode.is_none() { Target::Row(slot) } else { Target::Number(number) };
+                entry.mode = Some(state.mode());
+                entry.union |= armed_wish(state);
+                entry.is_new &= row.front_sequence() == 0;
+                entry.is_silent &= state.is_told();
             }
         });
-        if mode.is_some() && union.is_empty() {
-            return self.evict(number, node, front, |_| true);
-        }
-        let trigger = match mode {
+        entry
+    }
+
+    fn put_entry(
+        &self,
+        number: RawFd,
+        node: &mut Node,
+        front: &Front,
+        entry: FrontEntry,
+    ) -> Result<(), Errno> {
+        let trigger = match entry.mode {
             None => return front.delete(number),
             Some(Mode::Once) => EventFlags::ONESHOT,
-            Some(Mode::Level) if !is_silent => EventFlags::empty(),
-            Some(Mode::Edge | Mode::Level) => EventFlags::ET,
+            Some(Mode::Edge) => EventFlags::ET,
+            Some(Mode::Level) if entry.is_silent => EventFlags::ET,
+            Some(Mode::Level) => EventFlags::empty(),
         };
-        let target = target.unwrap_or(Target::Number(number));
-        let sequence = front.register(number, to_flags(union) | trigger, target, is_new)?;
+        let flags = to_flags(entry.union) | trigger;
+        let sequence = front.register(number, flags, entry.target, entry.is_new)?;
         self.visit(node, |_, row| {
             if is_served_by(row, row.state.load(), front) {
                 row.set_front_sequence(sequence);

@@ -422,7 +422,7 @@ impl WaitSet {
         // The kernel switched a one-shot entry off; what is still armed needs it on again.
         if has_turned || !rest.is_empty() {
             // A failure shows again at the next operation on the number, which ends its rows.
-            let _: Result<(), Errno> = self.register_front(number, &mut node, front);
+            let _: Result<(), Errno> = self.turn_front(number, &mut node, front);
         }
         if is_stale { Collected::Stale } else { Collected::Rows }
     }
@@ -471,7 +471,7 @@ impl WaitSet {
         let ready = from_poll_flags(entries[0].revents(), state.wished());
         if pass.deliver(row, reference, state, ready) {
             // A failure shows again at the next operation on the number, which ends its rows.
-            let _: Result<(), Errno> = self.register_front(number, &mut node, front);
+            let _: Result<(), Errno> = self.turn_front(number, &mut node, front);
         }
     }
 
