@@ -45,6 +45,7 @@ pub struct Port {
     polled: Vec<(Reference, Signals)>,
     returned: Vec<Reference>,
     spilled: Vec<Reference>,
+    ended: Ended,
     entries: Vec<PollFd<'static>>,
     kernel_events: KernelEvents,
     /// The front, once there is one.
@@ -73,6 +74,7 @@ impl Port {
             polled: Vec::new(),
             returned: Vec::new(),
             spilled: Vec::new(),
+            ended: Ended::new(),
             entries: Vec::new(),
             kernel_events: KernelEvents::default(),
             front: None,
@@ -305,12 +307,14 @@ impl Port {
                 events,
                 spilled: &mut self.spilled,
                 left: &mut VecDeque::new(),
+                ended: &mut self.ended,
                 has_turned: false,
                 levels: None,
                 is_second: false,
             };
             self.control.shared().waits.deliver_left(front, reference, &mut pass);
         }
+        self.control.shared().post_ended(&mut self.ended);
         self.control.port().count_from_front(events.len() - before);
     }
 
@@ -333,6 +337,7 @@ impl Port {
             events,
             spilled: &mut self.spilled,
             left: &mut self.left,
+            ended: &mut self.ended,
             has_turned: false,
             levels: is_proof_due.then_some(&mut self.returned),
             is_second,
@@ -354,6 +359,7 @@ impl Port {
             self.control.port().post(shared.rows(), &self.spilled);
             self.spilled.clear();
         }
+        shared.post_ended(&mut self.ended);
         self.stale = if stale == 0 { 0 } else { self.stale + stale };
         if has_turned && !is_second {
             // Turning an entry silent makes the kernel report it once more; that report is taken now, so that the

@@ -295,6 +295,15 @@ impl WaitSet {
         }
     }
 
+    /// Tells the kernel a front's entry anew. If the number is no longer the file of it, its rows end: what cannot be
+    /// changed cannot be silenced either, and may be reported for ever.
+    pub(crate) fn renew_front(&self, number: RawFd, node: &mut Node, front: &Front, ended: &mut Ended) {
+        if is_gone(self.register_front(number, node, front)) {
+            self.unregister_back(number, node);
+            self.end_rows(node, Code::NotFound, ended);
+        }
+    }
+
     /// Carries the entries of a front's rows over into its new, empty set.
     pub(crate) fn carry_over(&self, front: &Front, references: &[Reference], ended: &mut Ended) {
         for reference in references {
@@ -305,9 +314,7 @@ impl WaitSet {
             if state.generation() != reference.generation || !is_served_by(row, state, front) {
                 continue;
             }
-            if is_gone(self.register_front(number, &mut node, front)) {
-                self.end_rows(&mut node, Code::NotFound, ended);
-            }
+            self.renew_front(number, &mut node, front, ended);
         }
     }
 }

@@ -405,8 +405,7 @@ impl WaitSet {
         pass.has_turned |= has_turned;
         // The kernel switched a one-shot entry off; what is still armed needs it on again.
         if has_turned || !rest.is_empty() {
-            // A failure shows again at the next operation on the number, which ends its rows.
-            let _: Result<(), Errno> = self.register_front(number, &mut node, front);
+            self.renew_front(number, &mut node, front, pass.ended);
         }
         if is_stale { Collected::Stale } else { Collected::Rows }
     }
@@ -428,8 +427,7 @@ impl WaitSet {
         }
         let ready = from_poll_flags(entries[0].revents(), state.wished());
         if pass.deliver(row, reference, state, ready) {
-            // A failure shows again at the next operation on the number, which ends its rows.
-            let _: Result<(), Errno> = self.register_front(number, &mut node, front);
+            self.renew_front(number, &mut node, front, pass.ended);
         }
     }
 
