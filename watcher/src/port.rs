@@ -378,7 +378,6 @@ impl Port {
         let Some(front) = &self.front else { return };
         let shared = self.control.shared();
         let mut ended = Ended::new();
-        shared.waits.prove_front(front, &self.rows_in_front(), &mut ended);
         let outcome = front.rebuild();
         // Looked up again: another thread may have moved a watch into the old set until just now.
         let references = self.rows_in_front();
@@ -391,9 +390,9 @@ impl Port {
             front.give_up();
         } else {
             shared.waits.carry_over(front, &references, &mut ended);
-            front.rebuilt();
             tracing::debug!(target: "handle_watcher::port", carried = references.len(), "front rebuilt");
         }
+        front.rebuilt();
         self.was_heard = true;
         shared.post_ended(&mut ended);
     }

@@ -280,21 +280,6 @@ impl WaitSet {
         Ok(())
     }
 
-    /// Ends the rows of a front whose number means another file by now.
-    pub(crate) fn prove_front(&self, front: &Front, references: &[Reference], ended: &mut Ended) {
-        for reference in references {
-            let row = self.rows.row(reference.slot);
-            let number = row.descriptor();
-            let Ok(mut node) = self.lock(number) else { continue };
-            let state = row.state.load();
-            let is_meant = state.generation() == reference.generation && is_served_by(row, state, front);
-            if is_meant && is_gone(front.prove(number)) {
-                self.unregister_back(number, &mut node);
-                self.end_rows(&mut node, Code::NotFound, ended);
-            }
-        }
-    }
-
     /// Tells the kernel a front's entry anew. If the number is no longer the file of it, its rows end: what cannot be
     /// changed cannot be silenced either, and may be reported for ever.
     pub(crate) fn renew_front(&self, number: RawFd, node: &mut Node, front: &Front, ended: &mut Ended) {
@@ -304,7 +289,8 @@ impl WaitSet {
         }
     }
 
-    /// Carries the entries of a front's rows over into its new, empty set.
+    /// Carries the entries of a front's rows over into its new, empty set. Rows whose number means another file by now
+    /// end.
     pub(crate) fn carry_over(&self, front: &Front, references: &[Reference], ended: &mut Ended) {
         for reference in references {
             let row = self.rows.row(reference.slot);
