@@ -115,10 +115,7 @@ impl WaitSet {
         node.rows.push(&self.rows, reference.slot, Row::node_links);
         let is_suspect = node.marks.contains(Marks::SUSPECT);
         let identity = if is_suspect { descriptor::identity(number) } else { None };
-        let result = match front {
-            Some(front) => self.register_front(number, &mut node, front),
-            None => self.widen_back(number, &mut node, row.state.load()),
-        };
+        let result = self.register_joined(number, &mut node, row, front);
         if is_suspect {
             self.note_identity(number, identity);
         }
