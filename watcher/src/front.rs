@@ -6,13 +6,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use handle_watcher_wire::Mode;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::sys::epoll::{Epoll, WAKER_TOKEN};
+use crate::sys::epoll::{Epoll, FormerSet, WAKER_TOKEN};
 use crate::sys::eventfd::EventFd;
 
 /// What an event's token carries besides its target: 31 bits of sequence, and above them whether the target is a row.
@@ -128,7 +128,9 @@ pub(crate) struct Front {
     /// Its descriptor number stays; the set behind it is replaced only by the port's own thread, when closed numbers
     /// whose files live on have poisoned it.
     inner: Epoll,
-    is_rebuilding: AtomicBool,
+    /// While that goes on, the set that was behind it before: an entry that was not carried over yet is in here, and
+    /// only so proves which file its number meant.
+    former: Mutex<Option<FormerSet>>,
     bell: EventFd,
     /// Grows with every change of a kernel entry; names the registration an event is of.
     sequence: AtomicU32,
@@ -143,7 +145,7 @@ impl Front {
         Ok(Self {
             port,
             inner,
-            is_rebuilding: AtomicBool::new(false),
+            former: Mutex::default(),
             bell,
             sequence: AtomicU32::new(0),
             outer: OnceLock::new(),
@@ -187,29 +189,49 @@ impl Front {
         } else {
             match inner.modify(number, flags, token) {
                 // The set is new and this entry has not been carried over yet.
-                Err(Errno::NOENT) if self.is_rebuilding.load(Ordering::Acquire) => {
-                    inner.add(number, flags, token)
-                }
+                Err(Errno::NOENT) => self.carry_over(number, flags, token),
                 other => other,
             }
         };
         result.map(|()| sequence)
     }
 
-    /// Takes a number's entry out. An error means that the number no longer names the file that was added.
-    pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
-        match self.inner.delete(number) {
-            Err(Errno::NOENT) if self.is_rebuilding.load(Ordering::Acquire) => Ok(()),
+    /// Adds an entry of the former set to the new one. Added first, left then: that it can be left proves that what was
+    /// added is the same file.
+    fn carry_over(&self, number: RawFd, flags: EventFlags, token: u64) -> Result<(), Errno> {
+        let former = self.former();
+        let former = former.as_ref().ok_or(Errno::NOENT)?;
+        self.inner.add(number, flags, token)?;
+        former.delete(number).inspect_err(|_| {
+            // If the number is closed by now there is nothing to take out.
+            let _: Result<(), Errno> = self.inner.delete(number);
+        })
+    }
+
+    fn former(&self) -> MutexGuard<'_, Option<FormerSet>> {
+        self.former.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the former set says, while there is one, of an entry that the new one does not have.
+    fn or_former(
+        &self,
+        found: Result<(), Errno>,
+        ask: impl Fn(&FormerSet) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        match found {
+            Err(Errno::NOENT) => self.former().as_ref().map_or(found, ask),
             other => other,
         }
     }
 
+    /// Takes a number's entry out. An error means that the number no longer names the file that was added.
+    pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
+        self.or_former(self.inner.delete(number), |former| former.delete(number))
+    }
+
     /// Whether the number is still the file of its entry.
     pub(crate) fn prove(&self, number: RawFd) -> Result<(), Errno> {
-        match self.inner.prove(number) {
-            Err(Errno::NOENT) if self.is_rebuilding.load(Ordering::Acquire) => Ok(()),
-            other => other,
-        }
+        self.or_former(self.inner.prove(number), |former| former.prove(number))
     }
 
     /// Never 0, which rows have that never had an entry.
@@ -290,12 +312,16 @@ impl Front {
         // What was rung before is not reported again; the caller settles the bell afterwards.
         self.bell.lower();
         let fresh = Self::make_inner(&self.bell)?;
-        self.is_rebuilding.store(true, Ordering::Release);
+        // Held, so that nobody who looks for an entry finds the same set twice.
+        let mut former = self.former();
+        let kept = self.inner.keep()?;
         if let Some(outer) = self.outer.get() {
             // It is about to be closed anyway; an error would mean that it is out already.
             let _: Result<(), Errno> = outer.delete_set(&self.inner);
         }
         self.inner.replace(&fresh)?;
+        *former = Some(kept);
+        drop(former);
         if let Some(outer) = self.outer.get() {
             outer.add_set(&self.inner, EventFlags::IN)?;
         }
@@ -303,13 +329,43 @@ impl Front {
     }
 
     pub(crate) fn rebuilt(&self) {
-        self.is_rebuilding.store(false, Ordering::Release);
+        *self.former() = None;
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    use rustix::event::{EventfdFlags, eventfd};
+
     use super::*;
+
+    /// An entry that was not carried over yet is proved as one that was: its number may mean another file by now.
+    #[test]
+    fn a_rebuild_knows_the_file_of_every_entry() {
+        let front = Front::new(0).expect("a front");
+        let file = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+        let (kept, mut replaced) = (file(), file());
+        let register = |file: &OwnedFd, is_new| {
+            let number = file.as_raw_fd();
+            front.register(number, EventFlags::IN, Target::Number(number), is_new)
+        };
+        for file in [&kept, &replaced] {
+            register(file, true).expect("an entry");
+        }
+        rustix::io::dup3(file(), &mut replaced, rustix::io::DupFlags::CLOEXEC).expect("another file");
+        front.rebuild().expect("a fresh set");
+        assert_eq!(front.prove(kept.as_raw_fd()), Ok(()));
+        assert_eq!(front.prove(replaced.as_raw_fd()), Err(Errno::NOENT));
+        assert!(register(&kept, false).is_ok(), "carried over");
+        assert_eq!(register(&replaced, false), Err(Errno::NOENT));
+        assert_eq!(front.delete(replaced.as_raw_fd()), Err(Errno::NOENT));
+        front.rebuilt();
+        assert_eq!(front.prove(kept.as_raw_fd()), Ok(()), "in the new set");
+        assert_eq!(front.delete(kept.as_raw_fd()), Ok(()));
+        assert_eq!(front.prove(kept.as_raw_fd()), Err(Errno::NOENT));
+    }
 
     #[test]
     fn a_token_keeps_its_target_and_is_never_the_bells() {

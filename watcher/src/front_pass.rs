@@ -17,6 +17,8 @@ pub(crate) struct FrontPass<'a> {
     pub(crate) spilled: &'a mut Vec<Reference>,
     /// Level watches that hold and had no room: they come first the next time.
     pub(crate) left: &'a mut VecDeque<Reference>,
+    /// Rows of any client that ended, because their number was found to be another file.
+    pub(crate) ended: &'a mut Vec<Reference>,
     /// Some entry was changed between silent and level-triggered, which makes the kernel report it once more.
     pub(crate) has_turned: bool,
     /// The Level watches that were told, if somebody wants to know.

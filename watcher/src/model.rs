@@ -1,4 +1,4 @@
-//! What `tests/loom.rs` models. Compiled only under `--cfg loom`, where atomics are loom's and every order of steps is
+//! What `tests/loom` models. Compiled only under `--cfg loom`, where atomics are loom's and every order of steps is
 //! tried.
 //!
 //! The state word and the two wake flags are the real ones. loom knows no kernel, so what they meet there is modelled

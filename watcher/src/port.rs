@@ -46,6 +46,7 @@ pub struct Port {
     polled: Vec<(Reference, Signals)>,
     returned: Vec<Reference>,
     spilled: Vec<Reference>,
+    ended: Ended,
     entries: Vec<PollFd<'static>>,
     kernel_events: KernelEvents,
     /// The front, once there is one.
@@ -74,6 +75,7 @@ impl Port {
             polled: Vec::new(),
             returned: Vec::new(),
             spilled: Vec::new(),
+            ended: Ended::new(),
             entries: Vec::new(),
             kernel_events: KernelEvents::default(),
             front: None,
@@ -306,12 +308,14 @@ impl Port {
                 events,
                 spilled: &mut self.spilled,
                 left: &mut VecDeque::new(),
+                ended: &mut self.ended,
                 has_turned: false,
                 levels: None,
                 is_second: false,
             };
             self.control.shared().waits.deliver_left(front, reference, &mut pass);
         }
+        self.control.shared().post_ended(&mut self.ended);
         self.control.port().count_from_front(events.len() - before);
     }
 
@@ -334,6 +338,7 @@ impl Port {
             events,
             spilled: &mut self.spilled,
             left: &mut self.left,
+            ended: &mut self.ended,
             has_turned: false,
             levels: is_proof_due.then_some(&mut self.returned),
             is_second,
@@ -355,6 +360,7 @@ impl Port {
             self.control.port().post(shared.rows(), &self.spilled);
             self.spilled.clear();
         }
+        shared.post_ended(&mut self.ended);
         self.stale = if stale == 0 { 0 } else { self.stale + stale };
         if has_turned && !is_second {
             // Turning an entry silent makes the kernel report it once more; that report is taken now, so that the
@@ -373,7 +379,6 @@ impl Port {
         let Some(front) = &self.front else { return };
         let shared = self.control.shared();
         let mut ended = Ended::new();
-        shared.waits.prove_front(front, &self.rows_in_front(), &mut ended);
         let outcome = front.rebuild();
         // Looked up again: another thread may have moved a watch into the old set until just now.
         let references = self.rows_in_front();
@@ -386,9 +391,9 @@ impl Port {
             front.give_up();
         } else {
             shared.waits.carry_over(front, &references, &mut ended);
-            front.rebuilt();
             tracing::debug!(target: "handle_watcher::port", carried = references.len(), "front rebuilt");
         }
+        front.rebuilt();
         self.was_heard = true;
         shared.post_ended(&mut ended);
     }

@@ -254,15 +254,45 @@ impl WaitSet {
     /// Before a row joins others: asks the kernel whether the number is still the file they were added for. If not,
     /// it was closed behind our back: ends them.
     pub(crate) fn prove(&self, number: RawFd, node: &mut Node, ended: &mut Ended) {
-        let result = if node.is_registered() {
-            self.back.prove(number)
-        } else {
-            let front = self.front_of(self.rows.row(node.rows.head()));
-            front.map_or(Ok(()), |front| front.prove(number))
-        };
+        let result = self.proof(number, node.is_registered(), node.rows.head());
         if is_gone(result) || self.is_other_file(number, node) {
             self.end_rows(node, Code::NotFound, ended);
         }
+    }
+
+    /// Whether the number is still the file of its entry: the back's, or else that of the row's front.
+    fn proof(&self, number: RawFd, has_back: bool, slot: u32) -> Result<(), Errno> {
+        if has_back {
+            return self.back.prove(number);
+        }
+        self.front_of(self.rows.row(slot)).map_or(Ok(()), |front| front.prove(number))
+    }
+
+    /// Registers a row that has just joined the others of its node. If another set serves them, that set has the last
+    /// word: the number may have become another file since it was proved, and is then refused.
+    pub(crate) fn register_joined(
+        &self,
+        number: RawFd,
+        node: &mut Node,
+        row: &Row,
+        front: Option<&Front>,
+    ) -> Result<(), Errno> {
+        let (had_back, other) = (node.is_registered(), row.node_links.next());
+        let Some(front) = front else {
+            self.widen_back(number, node, row.state.load())?;
+            if had_back || other == NIL {
+                return Ok(());
+            }
+            return self.proof(number, false, other).inspect_err(|_| self.unregister_back(number, node));
+        };
+        self.register_front(number, node, front)?;
+        if other == NIL {
+            return Ok(());
+        }
+        self.proof(number, had_back, other).inspect_err(|_| {
+            // If the number is closed by now there is nothing to take out.
+            let _: Result<(), Errno> = front.delete(number);
+        })
     }
 
     /// After a row left: the entry that served it goes with the last one, or serves the others.
@@ -430,22 +460,23 @@ impl WaitSet {
         Ok(())
     }
 
-    /// Ends the rows of a front whose number means another file by now.
-    pub(crate) fn prove_front(&self, front: &Front, references: &[Reference], ended: &mut Ended) {
-        for reference in references {
-            let row = self.rows.row(reference.slot);
-            let number = row.descriptor();
-            let Ok(mut node) = self.lock(number) else { continue };
-            let state = row.state.load();
-            let is_meant = state.generation() == reference.generation && is_served_by(row, state, front);
-            if is_meant && is_gone(front.prove(number)) {
-                self.unregister_back(number, &mut node);
-                self.end_rows(&mut node, Code::NotFound, ended);
-            }
+    /// Tells the kernel a front's entry anew after a delivery.
+    pub(crate) fn renew_front(&self, number: RawFd, node: &mut Node, front: &Front, ended: &mut Ended) {
+        let turned = self.turn_front(number, node, front);
+        self.end_refused(turned, number, node, ended);
+    }
+
+    /// If the number is no longer the file of its entry, its rows end: what cannot be changed cannot be silenced either,
+    /// and may be reported for ever.
+    fn end_refused(&self, result: Result<(), Errno>, number: RawFd, node: &mut Node, ended: &mut Ended) {
+        if is_gone(result) {
+            self.unregister_back(number, node);
+            self.end_rows(node, Code::NotFound, ended);
         }
     }
 
-    /// Carries the entries of a front's rows over into its new, empty set.
+    /// Carries the entries of a front's rows over into its new, empty set. Rows whose number means another file by now
+    /// end.
     pub(crate) fn carry_over(&self, front: &Front, references: &[Reference], ended: &mut Ended) {
         for reference in references {
             let row = self.rows.row(reference.slot);
@@ -455,9 +486,52 @@ impl WaitSet {
             if state.generation() != reference.generation || !is_served_by(row, state, front) {
                 continue;
             }
-            if is_gone(self.register_front(number, &mut node, front)) {
-                self.end_rows(&mut node, Code::NotFound, ended);
-            }
+            let carried = self.register_front(number, &mut node, front);
+            self.end_refused(carried, number, &mut node, ended);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::AsRawFd;
+    use std::sync::Arc;
+
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::io::{DupFlags, dup3};
+
+    use super::*;
+    use crate::rows::{NO_DEADLINE, Rows, Start};
+    use crate::state::{Kind, Role};
+
+    /// Publishes a row about a number and registers it, in a front or in the back.
+    fn join(waits: &WaitSet, number: RawFd, front: Option<&Front>) -> Result<(), Errno> {
+        let mut node = waits.lock(number).expect("a low number");
+        let role = Role { kind: Kind::Watch, mode: Mode::Once, wished: Signals::READABLE, child: false };
+        let start = Start { role, token: 0, port: 0, descriptor: number, deadline_ns: NO_DEADLINE, extra: 0 };
+        let reference = waits.rows.reserve(waits.rows.take_slot().expect("room"), &start);
+        let row = waits.rows.row(reference.slot);
+        assert!(row.state.publish(reference.generation, front.is_some()));
+        node.rows.push(&waits.rows, reference.slot, Row::node_links);
+        waits.register_joined(number, &mut node, row, front)
+    }
+
+    /// C7c, C7d: what is at the number by now is not watched beside what was there before.
+    #[test]
+    fn a_number_that_becomes_another_file_while_a_row_joins_is_refused() {
+        let waits = WaitSet::new(Rows::reserve_space(8).expect("address space"), 1024).expect("a set");
+        let front = Arc::new(Front::new(0).expect("a front"));
+        waits.set_front(0, Some(Arc::clone(&front)));
+        let file = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+        let sets = [(None, Some(&*front)), (Some(&*front), None)];
+        // Both are open from the start: a number that is used again would have the rows of the first.
+        for ((first, second), mut watched) in sets.into_iter().zip([file(), file()]) {
+            let number = watched.as_raw_fd();
+            assert_eq!(join(&waits, number, first), Ok(()));
+            dup3(file(), &mut watched, DupFlags::CLOEXEC).expect("another file");
+            assert_eq!(join(&waits, number, second), Err(Errno::NOENT));
+            assert_eq!(waits.back.prove(number), Err(Errno::NOENT), "nothing is left of it in the back");
+            assert_eq!(front.prove(number), Err(Errno::NOENT), "nor in the front");
         }
     }
 }

@@ -115,10 +115,7 @@ impl WaitSet {
         node.rows.push(&self.rows, reference.slot, Row::node_links);
         let is_suspect = node.marks.contains(Marks::SUSPECT);
         let identity = if is_suspect { descriptor::identity(number) } else { None };
-        let result = match front {
-            Some(front) => self.register_front(number, &mut node, front),
-            None => self.widen_back(number, &mut node, row.state.load()),
-        };
+        let result = self.register_joined(number, &mut node, row, front);
         if is_suspect {
             self.note_identity(number, identity);
         }
@@ -421,8 +418,7 @@ impl WaitSet {
         pass.has_turned |= has_turned;
         // The kernel switched a one-shot entry off; what is still armed needs it on again.
         if has_turned || !rest.is_empty() {
-            // A failure shows again at the next operation on the number, which ends its rows.
-            let _: Result<(), Errno> = self.turn_front(number, &mut node, front);
+            self.renew_front(number, &mut node, front, pass.ended);
         }
         if is_stale { Collected::Stale } else { Collected::Rows }
     }
@@ -470,8 +466,7 @@ impl WaitSet {
         }
         let ready = from_poll_flags(entries[0].revents(), state.wished());
         if pass.deliver(row, reference, state, ready) {
-            // A failure shows again at the next operation on the number, which ends its rows.
-            let _: Result<(), Errno> = self.turn_front(number, &mut node, front);
+            self.renew_front(number, &mut node, front, pass.ended);
         }
     }
 

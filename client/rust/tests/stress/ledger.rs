@@ -162,9 +162,11 @@ impl Watch {
         }
     }
 
-    /// Its number was closed behind its back. What had come to hold before may never be told.
+    /// Its number was closed behind its back. Even if its file comes back there, what came to hold before may have been
+    /// looked for in vain, in the file that was there meanwhile.
     pub(crate) fn lose_file(&mut self) {
         self.may_be_gone = true;
+        self.is_sure = false;
         self.owed = Signals::empty();
     }
 
