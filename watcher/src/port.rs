@@ -57,6 +57,8 @@ pub struct Port {
     left: VecDeque<Reference>,
     /// The front's set reported the bell since the queue was settled last.
     was_heard: bool,
+    /// Something was taken from the queue since then.
+    has_taken: bool,
     stale: u32,
     front_looks: u32,
 }
@@ -82,6 +84,7 @@ impl Port {
             is_front_first: false,
             left: VecDeque::new(),
             was_heard: false,
+            has_taken: false,
             stale: 0,
             front_looks: 0,
         };
@@ -202,7 +205,12 @@ impl Port {
         if events.is_empty() && is_finished { Err(stopped()) } else { Ok(events.len()) }
     }
 
+    /// True if nothing is left and nothing will come.
     fn take_queue(&mut self, events: &mut Events, with_exits: bool) -> bool {
+        if !self.control.port().looks_ready() {
+            return false;
+        }
+        self.has_taken = true;
         let rows = self.control.shared().rows();
         let away_before = self.away.len();
         let is_finished = self.control.port().take(rows, events, with_exits, &mut self.away);
@@ -428,6 +436,10 @@ impl Port {
     fn settle(&mut self) {
         self.send_home();
         let was_heard = std::mem::take(&mut self.was_heard);
+        let has_taken = std::mem::take(&mut self.has_taken);
+        if !was_heard && !has_taken {
+            return;
+        }
         if self.front.as_ref().is_some_and(|front| front.is_exposed()) {
             self.control.port().settle(was_heard);
         }
