@@ -308,7 +308,7 @@ impl Port {
     /// What had no room in the last batch comes first in this one, if it still holds.
     fn take_left(&mut self, events: &mut Events) {
         let Some(front) = &self.front else { return };
-        let before = events.len();
+        let (before, mut has_turned) = (events.len(), false);
         while events.has_room()
             && let Some(reference) = self.left.pop_front()
         {
@@ -322,9 +322,20 @@ impl Port {
                 is_second: false,
             };
             self.control.shared().waits.deliver_left(front, reference, &mut pass);
+            has_turned |= pass.has_turned;
         }
         self.control.shared().post_ended(&mut self.ended);
         self.control.port().count_from_front(events.len() - before);
+        if has_turned {
+            self.look_again(events);
+        }
+    }
+
+    /// Turning an entry silent makes the kernel report it once more; that report is taken now, so that the port's
+    /// descriptor is not readable for nothing.
+    fn look_again(&mut self, events: &mut Events) {
+        self.ask_front(FRONT_BATCH, Some(0));
+        self.collect(events, true);
     }
 
     /// Asks the kernel what is ready in the front, waiting for at most `timeout_ns`.
@@ -371,10 +382,7 @@ impl Port {
         shared.post_ended(&mut self.ended);
         self.stale = if stale == 0 { 0 } else { self.stale + stale };
         if has_turned && !is_second {
-            // Turning an entry silent makes the kernel report it once more; that report is taken now, so that the
-            // port's descriptor is not readable for nothing.
-            self.ask_front(FRONT_BATCH, Some(0));
-            self.collect(events, true);
+            self.look_again(events);
         }
         if self.stale >= STALE_LIMIT {
             self.stale = 0;

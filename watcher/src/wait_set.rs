@@ -466,6 +466,7 @@ impl WaitSet {
         }
         let ready = from_poll_flags(entries[0].revents(), state.wished());
         if pass.deliver(row, reference, state, ready) {
+            pass.has_turned = true;
             self.renew_front(number, &mut node, front, pass.ended);
         }
     }

@@ -332,6 +332,25 @@ fn a_hang_up_is_readable_once() {
     }
 }
 
+/// C6b: two watches of one number, and room for one event at a time.
+#[test]
+fn a_hang_up_without_room_is_readable_once_for_each() {
+    for setup in SETUPS {
+        let mut port = Watched::new(setup, "hung up, in small batches");
+        port.client.set_capacity(1);
+        let (reader, writer) = pipe();
+        for token in 1..=2 {
+            port.client.watch(&reader, PRIORITY, Mode::Level, token).unwrap();
+        }
+        drop(writer);
+        port.expect_readable();
+        let told: Vec<u64> = port.drain_while_readable(5).iter().map(|event| event.token).collect();
+        assert_eq!(told.len(), 2, "{}: {told:?}", port.what);
+        assert_ne!(told[0], told[1], "{}", port.what);
+        port.expect_silent();
+    }
+}
+
 /// C6c: it was queued by the back when the front took it over.
 #[test]
 fn a_hang_up_older_than_the_descriptor_is_readable_once() {

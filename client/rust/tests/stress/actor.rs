@@ -362,6 +362,7 @@ impl Actor {
             read_at: file.read_at,
             written_at: file.written_at,
             keeps_errors: file.kind == Kind::PipeWriter,
+            is_stopping: self.world.is_stopping(),
         });
         watch.told_at = self.step;
         watch.told(event, sight, now_ns).map_err(|complaint| format!("{complaint}\nof {watch:?}"))?;

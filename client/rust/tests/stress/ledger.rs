@@ -51,6 +51,8 @@ pub(crate) struct Sight {
     pub(crate) written_at: u64,
     /// An error stays until the file is closed.
     pub(crate) keeps_errors: bool,
+    /// The watcher is being stopped, which ends every watch.
+    pub(crate) is_stopping: bool,
 }
 
 impl Watch {
@@ -219,7 +221,10 @@ impl Watch {
         if event.status != Code::Ok {
             return Err(format!("{:?} with a status: {event:?}", event.kind));
         }
-        self.check_signals(event.satisfied, sight)
+        // The last Ready of one that has ended is told as it was: its number may mean another file by now.
+        let may_have_ended = self.may_be_gone || self.ending.is_some();
+        let is_fresh = self.mode == Mode::Level && event.kind == EventKind::Ready && !may_have_ended;
+        self.check_signals(event.satisfied, sight, is_fresh)
     }
 
     fn told_ready(&mut self, satisfied: Signals) -> Result<(), Complaint> {
@@ -258,7 +263,13 @@ impl Watch {
         Ok(())
     }
 
-    fn check_signals(&self, satisfied: Signals, sight: Option<Sight>) -> Result<(), Complaint> {
+    /// `is_fresh`: it was looked at just now (C3d), so whatever it was told of must hold.
+    fn check_signals(
+        &self,
+        satisfied: Signals,
+        sight: Option<Sight>,
+        is_fresh: bool,
+    ) -> Result<(), Complaint> {
         if self.is_paused() {
             return Err("C3h: an event of a paused watch".to_owned());
         }
@@ -273,10 +284,13 @@ impl Watch {
         lasting.set(Signals::READABLE, sight.read_at < self.since);
         lasting.set(Signals::WRITABLE, sight.written_at < self.since);
         lasting.set(Signals::ERROR, sight.keeps_errors);
+        if is_fresh && !sight.is_stopping {
+            lasting = Signals::all();
+        }
         let untrue = (satisfied & lasting) - sight.holds;
         if !untrue.is_empty() {
             return Err(format!(
-                "C7c: told {untrue}, which never held of its file since; holds {}",
+                "C3d, C7c: told {untrue}, which never held of its file since; holds {}",
                 sight.holds
             ));
         }
