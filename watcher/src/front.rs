@@ -6,13 +6,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use handle_watcher_wire::Mode;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::sys::epoll::{Epoll, WAKER_TOKEN};
+use crate::sys::epoll::{Epoll, KeptSet, WAKER_TOKEN};
 use crate::sys::eventfd::EventFd;
 
 const SEQUENCE_BITS: u32 = 40;
@@ -117,7 +117,9 @@ pub(crate) struct Front {
     /// Its descriptor number stays; the set behind it is replaced only by the port's own thread, when closed numbers
     /// whose files live on have poisoned it.
     inner: Epoll,
-    is_rebuilding: AtomicBool,
+    /// While a fresh set takes the place of a poisoned one: the poisoned one. What has not been carried over yet is still
+    /// in it, and so it proves which file a number was.
+    poisoned: Mutex<Option<KeptSet>>,
     bell: EventFd,
     /// Grows with every change of a kernel entry; names the registration an event is of.
     sequence: AtomicU32,
@@ -132,7 +134,7 @@ impl Front {
         Ok(Self {
             port,
             inner,
-            is_rebuilding: AtomicBool::new(false),
+            poisoned: Mutex::default(),
             bell,
             sequence: AtomicU32::new(0),
             outer: OnceLock::new(),
@@ -170,9 +172,7 @@ impl Front {
         } else {
             match inner.modify(number, flags, token) {
                 // The set is new and this entry has not been carried over yet.
-                Err(Errno::NOENT) if self.is_rebuilding.load(Ordering::Acquire) => {
-                    inner.add(number, flags, token)
-                }
+                Err(Errno::NOENT) if self.was_served(number) => inner.add(number, flags, token),
                 other => other,
             }
         };
@@ -182,7 +182,7 @@ impl Front {
     /// Takes a number's entry out. An error means that the number no longer names the file that was added.
     pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
         match self.inner.delete(number) {
-            Err(Errno::NOENT) if self.is_rebuilding.load(Ordering::Acquire) => Ok(()),
+            Err(Errno::NOENT) if self.was_served(number) => Ok(()),
             other => other,
         }
     }
@@ -190,7 +190,7 @@ impl Front {
     /// Whether the number is still the file of its entry.
     pub(crate) fn prove(&self, number: RawFd) -> Result<(), Errno> {
         match self.inner.prove(number) {
-            Err(Errno::NOENT) if self.is_rebuilding.load(Ordering::Acquire) => Ok(()),
+            Err(Errno::NOENT) if self.was_served(number) => Ok(()),
             other => other,
         }
     }
@@ -252,7 +252,7 @@ impl Front {
         // What was rung before is not reported again; the caller settles the bell afterwards.
         self.bell.lower();
         let fresh = Self::make_inner(&self.bell)?;
-        self.is_rebuilding.store(true, Ordering::Release);
+        *self.poisoned() = Some(self.inner.keep()?);
         if let Some(outer) = self.outer.get() {
             // It is about to be closed anyway; an error would mean that it is out already.
             let _: Result<(), Errno> = outer.delete_set(&self.inner);
@@ -265,6 +265,15 @@ impl Front {
     }
 
     pub(crate) fn rebuilt(&self) {
-        self.is_rebuilding.store(false, Ordering::Release);
+        *self.poisoned() = None;
+    }
+
+    /// The set is being rebuilt, and the file that this number means was in the poisoned one.
+    fn was_served(&self, number: RawFd) -> bool {
+        self.poisoned().as_ref().is_some_and(|set| set.prove(number).is_ok())
+    }
+
+    fn poisoned(&self) -> MutexGuard<'_, Option<KeptSet>> {
+        self.poisoned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,7 +18,7 @@ use crate::kernel_flags::{from_poll_flags, to_poll_flags};
 use crate::port_queue::CHILD_SCAN_LIMIT;
 use crate::rows::Reference;
 use crate::shared::{Shared, stopped};
-use crate::state::{Kind, Outcome};
+use crate::state::{Kind, Outcome, State};
 use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
 use crate::sys::epoll::KernelEvents;
@@ -374,8 +374,9 @@ impl Port {
         let mut ended = Ended::new();
         shared.waits.prove_front(front, &self.rows_in_front(), &mut ended);
         let outcome = front.rebuild();
-        // Looked up again: another thread may have moved a watch into the old set until just now.
-        let references = self.rows_in_front();
+        // Every row, also one that another thread has just moved into the old set, or is taking out of it: whoever has its
+        // node's lock is done before the old set is forgotten.
+        let references = self.rows_where(|_| true);
         if let Err(error) = outcome {
             tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front is given up");
             self.control.port().seat().lose();
@@ -386,17 +387,21 @@ impl Port {
         } else {
             shared.waits.carry_over(front, &references, &mut ended);
             front.rebuilt();
-            tracing::debug!(target: "handle_watcher::port", carried = references.len(), "front rebuilt");
+            tracing::debug!(target: "handle_watcher::port", rows = references.len(), "front rebuilt");
         }
         self.was_heard = true;
         shared.post_ended(&mut ended);
     }
 
     fn rows_in_front(&self) -> Vec<Reference> {
+        self.rows_where(|state| state.is_live() && state.is_in_front())
+    }
+
+    fn rows_where(&self, is_wanted: impl Fn(State) -> bool) -> Vec<Reference> {
         let mut references = Vec::new();
         self.control.port().visit_rows(self.control.shared().rows(), |slot, row| {
             let state = row.state.load();
-            if state.is_live() && state.is_in_front() {
+            if is_wanted(state) {
                 references.push(Reference { slot, generation: state.generation() });
             }
             true
@@ -427,15 +432,7 @@ impl Port {
 
     /// Level watches that the back served so far go where the kernel's own level trigger serves them.
     fn move_levels(&mut self) {
-        let rows = self.control.shared().rows();
-        let mut references = Vec::new();
-        self.control.port().visit_rows(rows, |slot, row| {
-            let state = row.state.load();
-            if state.kind() == Kind::Watch && state.mode() == Mode::Level {
-                references.push(Reference { slot, generation: state.generation() });
-            }
-            true
-        });
+        let references = self.rows_where(|state| state.kind() == Kind::Watch && state.mode() == Mode::Level);
         for reference in references {
             self.control.rehome(reference);
         }

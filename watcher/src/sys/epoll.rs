@@ -2,7 +2,7 @@
 //! mio does not have, go to the same descriptor through rustix.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::PollFlags;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -85,15 +85,12 @@ impl Epoll {
     /// # Errors
     /// `NOENT` or `BADF` if the number does not mean a file of this set.
     pub(crate) fn prove(&self, number: RawFd) -> Result<(), Errno> {
-        match self.add(number, EventFlags::ONESHOT, 0) {
-            Err(Errno::EXIST) => Ok(()),
-            Ok(()) => {
-                // The error could only be that it is gone again, which is what is wanted.
-                let _: Result<(), Errno> = self.delete(number);
-                Err(Errno::NOENT)
-            }
-            Err(errno) => Err(errno),
-        }
+        prove(self.set(), number)
+    }
+
+    /// The same set once more, to outlive [`replace`](Self::replace).
+    pub(crate) fn keep(&self) -> std::io::Result<KeptSet> {
+        Ok(KeptSet(self.set().try_clone_to_owned()?))
     }
 
     pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
@@ -116,8 +113,8 @@ impl Epoll {
         unsafe { libc::close(self.set().as_raw_fd()) };
     }
 
-    /// Puts the set of `fresh` behind this one's descriptor number; what was behind it is closed, and with it entries
-    /// that no number can take out any more.
+    /// Puts the set of `fresh` behind this one's descriptor number; what was behind it is closed unless it is kept, and
+    /// with it entries that no number can take out any more.
     pub(crate) fn replace(&self, fresh: &Self) -> std::io::Result<()> {
         // SAFETY: both numbers are open and ours for the length of the call, and this one stays ours: it names
         // another set from here on, never nothing.
@@ -165,6 +162,29 @@ impl Epoll {
 
     fn set(&self) -> BorrowedFd<'_> {
         self.poll.registry().as_fd()
+    }
+}
+
+/// A set that has been replaced, and still knows which files were in it.
+#[derive(Debug)]
+pub(crate) struct KeptSet(OwnedFd);
+
+impl KeptSet {
+    /// As [`Epoll::prove`].
+    pub(crate) fn prove(&self, number: RawFd) -> Result<(), Errno> {
+        prove(self.0.as_fd(), number)
+    }
+}
+
+fn prove(set: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
+    match epoll::add(set, borrow(number)?, EventData::new_u64(0), EventFlags::ONESHOT) {
+        Err(Errno::EXIST) => Ok(()),
+        Ok(()) => {
+            // The error could only be that it is gone again, which is what is wanted.
+            let _: Result<(), Errno> = epoll::delete(set, borrow(number)?);
+            Err(Errno::NOENT)
+        }
+        Err(errno) => Err(errno),
     }
 }
 
