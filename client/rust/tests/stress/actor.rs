@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use handle_watcher_client::{
-    Client, ClientConfig, Code, Event, EventKind, Events, HandleId, Signals, TimerId, WatchId,
+    Client, ClientConfig, Code, Event, EventKind, Events, FrontPolicy, HandleId, Signals, TimerId, WatchId,
 };
 
 use super::file::{self, File, Kind};
@@ -71,6 +71,10 @@ pub(crate) struct Actor {
     wakes_told: u64,
     /// A wake of this thread's own was not told yet.
     pub(crate) owes_wake: bool,
+    /// The client is waited for as a foreign loop does, at its descriptor.
+    pub(crate) is_polled: bool,
+    /// How often it has rested.
+    rests: usize,
     /// Nobody acts; what holds of other threads' numbers stays.
     pub(crate) is_resting: bool,
     /// The step from which on events are no longer written down.
@@ -102,6 +106,8 @@ impl Actor {
             owed_gifts: BTreeSet::new(),
             wakes_told: 0,
             owes_wake: false,
+            is_polled: false,
+            rests: 0,
             is_resting: false,
             quiet_after: u64::MAX,
             log: VecDeque::new(),
@@ -141,12 +147,15 @@ impl Actor {
             self.rest()?;
         }
         self.world.progress[self.me].fetch_or(1 << 63, Ordering::SeqCst);
-        loop {
+        while !self.world.has_stopped() {
             self.act_once()?;
         }
+        // What was told is handed out, then that it is over.
+        while self.take(Some(self.world.patience))? > 0 {}
+        Err("C14a: the stop has returned, and a wait goes on".to_owned().into())
     }
 
-    fn act_once(&mut self) -> Step {
+    pub(crate) fn act_once(&mut self) -> Step {
         if self.world.failure.is_set() {
             return Err(Trouble::Complaint("another thread has failed".to_owned()));
         }
@@ -161,6 +170,7 @@ impl Actor {
         self.is_resting = true;
         self.look_at_others()?;
         self.settle()?;
+        self.compare_descriptor()?;
         let door = self.world.door(self.me);
         let (gifts, wakes) = (door.gifts.values().filter(|gift| gift.dead_at.is_none()).count(), door.wakes);
         drop(door);
@@ -182,7 +192,11 @@ impl Actor {
         for watch in self.watches.values_mut().filter(|watch| watch.is_foreign()) {
             watch.lose_sight();
         }
-        Ok(())
+        self.rests += 1;
+        if self.rests % self.world.doors.len() == self.me {
+            self.act_alone()?;
+        }
+        self.meet()
     }
 
     fn meet(&self) -> Step {
@@ -217,7 +231,10 @@ impl Actor {
 
     pub(crate) fn attach(&mut self) -> Step {
         let spin = Duration::from_micros(if self.random.chance(10) { 20 } else { 0 });
-        match Client::attach_with(&self.world.watcher, ClientConfig { spin, ..ClientConfig::default() }) {
+        let front = self.random.pick(&[FrontPolicy::Off, FrontPolicy::Adaptive, FrontPolicy::Always]);
+        self.is_polled = self.random.chance(25);
+        self.note(format!("attach, front {front:?}, spin {spin:?}, polled {}", self.is_polled));
+        match Client::attach_with(&self.world.watcher, ClientConfig { spin, front }) {
             Ok(client) => {
                 let mut door = self.world.door(self.me);
                 door.control = Some(client.control().clone());
@@ -353,6 +370,7 @@ impl Actor {
             holds: file::holds(watch.number, Signals::all()),
             read_at: file.read_at,
             written_at: file.written_at,
+            is_fresh: !self.world.is_stopping() && !file.has_come_back,
             keeps_errors: file.kind == Kind::PipeWriter,
         });
         watch.told_at = self.step;
@@ -436,6 +454,14 @@ impl Actor {
             self.watches.iter().filter(|(_, watch)| watch.is_foreign()).map(|(&id, _)| id).collect();
         for id in foreign {
             self.arm(id, None)?;
+            let watch = &self.watches[&id];
+            if watch.ending.is_none()
+                && !watch.is_paused()
+                && self.world.is_gone(watch.number, watch.closes)
+                && !self.world.is_stopping()
+            {
+                return Err(format!("C5d: arm succeeded, and its number was closed: {watch:?}").into());
+            }
         }
         // What was unwatched before this can no longer be in an event that is still to be looked at.
         self.take(None)?;
@@ -445,7 +471,11 @@ impl Actor {
         for (&id, gift) in door.gifts.iter().filter(|(_, gift)| !gift.wished.is_empty()) {
             let armed = self.client().arm(id);
             let holds = !file::holds(gift.number, gift.wished).is_empty();
-            if self.check("arm", armed, &[Code::NotFound])?.is_none() || holds {
+            let is_armed = self.check("arm", armed, &[Code::NotFound])?.is_some();
+            if is_armed && world.is_gone(gift.number, gift.closes) {
+                return Err(format!("C5d: arm of {id} succeeded, and its number was closed: {gift:?}").into());
+            }
+            if !is_armed || holds {
                 self.owed_gifts.insert(id);
             }
         }
@@ -463,7 +493,8 @@ impl Actor {
                 return Ok(());
             };
             let waited = Instant::now();
-            let taken = self.take(Some(self.world.patience))?;
+            let patience = self.world.patience;
+            let taken = if self.is_polled { self.take_polled(patience) } else { self.take(Some(patience)) }?;
             if taken == 0 || waited.elapsed() >= self.world.patience {
                 let owed = self.autopsy(owed);
                 return Err(format!("lost, or told only when the wait had timed out: {owed}").into());

@@ -34,7 +34,8 @@ pub(crate) struct Watch {
     since: u64,
     /// Its number was closed behind its back at some time, so that NOT_FOUND may end it.
     pub(crate) may_be_gone: bool,
-    /// For a number of another thread: how often that had been closed just before the watch was made.
+    /// For a number of another thread: how often that had been closed when the watch was made; odd if it was being
+    /// closed just then.
     pub(crate) closes: u64,
     /// The step at which something was last told of it.
     pub(crate) told_at: u64,
@@ -49,6 +50,8 @@ pub(crate) struct Sight {
     pub(crate) holds: Signals,
     pub(crate) read_at: u64,
     pub(crate) written_at: u64,
+    /// The watcher is not being stopped, which may have ended it.
+    pub(crate) is_fresh: bool,
     /// An error stays until the file is closed.
     pub(crate) keeps_errors: bool,
 }
@@ -162,9 +165,11 @@ impl Watch {
         }
     }
 
-    /// Its number was closed behind its back. What had come to hold before may never be told.
+    /// Its number was closed behind its back. Even if its file comes back there, what came to hold before may have been
+    /// looked for in vain, in the file that was there meanwhile.
     pub(crate) fn lose_file(&mut self) {
         self.may_be_gone = true;
+        self.is_sure = false;
         self.owed = Signals::empty();
     }
 
@@ -217,7 +222,7 @@ impl Watch {
         if event.status != Code::Ok {
             return Err(format!("{:?} with a status: {event:?}", event.kind));
         }
-        self.check_signals(event.satisfied, sight)
+        self.check_signals(event.satisfied, event.kind == EventKind::Ready, sight)
     }
 
     fn told_ready(&mut self, satisfied: Signals) -> Result<(), Complaint> {
@@ -256,7 +261,12 @@ impl Watch {
         Ok(())
     }
 
-    fn check_signals(&self, satisfied: Signals, sight: Option<Sight>) -> Result<(), Complaint> {
+    fn check_signals(
+        &self,
+        satisfied: Signals,
+        is_ready: bool,
+        sight: Option<Sight>,
+    ) -> Result<(), Complaint> {
         if self.is_paused() {
             return Err("C3h: an event of a paused watch".to_owned());
         }
@@ -271,10 +281,15 @@ impl Watch {
         lasting.set(Signals::READABLE, sight.read_at < self.since);
         lasting.set(Signals::WRITABLE, sight.written_at < self.since);
         lasting.set(Signals::ERROR, sight.keeps_errors);
+        if self.mode == Mode::Level && is_ready && sight.is_fresh && self.ending.is_none() {
+            // Each hand-out is a fresh look (C3d), and nothing was done to the file since. Where the watch has ended, what it
+            // had told before is handed out as it was.
+            lasting = Signals::all();
+        }
         let untrue = (satisfied & lasting) - sight.holds;
         if !untrue.is_empty() {
             return Err(format!(
-                "C7c: told {untrue}, which never held of its file since; holds {}",
+                "C3d, C7c: told {untrue}, which does not hold of its file, or never did since; holds {}",
                 sight.holds
             ));
         }

@@ -5,6 +5,7 @@
 
 mod actor;
 mod acts;
+mod alone;
 mod file;
 mod ledger;
 mod others;
@@ -21,7 +22,7 @@ use handle_watcher_client::{Config, Stats, Watcher};
 
 use actor::Actor;
 use random::Random;
-use world::{SEATS, Watchdog, World};
+use world::{SEATS, STOPPERS, Watchdog, World};
 
 /// How a run is set up.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +108,9 @@ fn live(
 ) -> Result<(), String> {
     let config = any_config(random);
     let watcher = Watcher::spawn(config.clone()).map_err(|status| format!("no watcher: {status}"))?;
-    let world = Arc::new(World::new(watcher, settings.threads, first_number, settings.patience));
+    let has_periodic = random.chance(50);
+    let world = World::new(watcher, settings.threads, first_number, settings.patience, has_periodic);
+    let world = Arc::new(world);
     let (rounds, steps) = (random.below(5), 200 + random.below(1500));
     let threads: Vec<_> = (0..settings.threads)
         .map(|me| {
@@ -158,10 +161,14 @@ fn oversee(world: &Arc<World>, patience: Duration, delay: Duration) -> Result<()
     wait_until(&|| is_last(world))?;
     std::thread::sleep(delay);
     world.is_stopping.store(true, Ordering::SeqCst);
-    let stoppers: Vec<_> = (0..2)
+    let stoppers: Vec<_> = (0..STOPPERS)
         .map(|_| {
             let world = Arc::clone(world);
-            std::thread::spawn(move || world.watcher.stop())
+            std::thread::spawn(move || {
+                let stopped = world.watcher.stop();
+                world.stops.fetch_add(1, Ordering::SeqCst);
+                stopped
+            })
         })
         .collect();
     wait_until(&|| world.running.load(Ordering::SeqCst) == 0)?;

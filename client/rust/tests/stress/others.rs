@@ -36,7 +36,8 @@ impl Actor {
         let mut watch = Watch::new(token, mode, wished, number, None);
         watch.made(self.step, Signals::empty(), None);
         watch.lose_sight();
-        watch.closes = closes;
+        // Closed meanwhile: which file it is of is not known.
+        watch.closes = if self.world.closes(number) == closes { closes } else { closes | 1 };
         self.watches.insert(id, watch);
         self.note(format!("  made {id}"));
         Ok(())
@@ -161,7 +162,7 @@ impl Actor {
             2 => Deadline::after(Duration::from_secs(3600)),
             _ => Deadline::after(Duration::from_micros(self.random.below(3000))),
         };
-        let is_periodic = periodic < MOST_PERIODIC && self.random.chance(20);
+        let is_periodic = self.world.has_periodic && periodic < MOST_PERIODIC && self.random.chance(20);
         let (period_ns, set) = if is_periodic {
             // From now on, so that a first one in the past does not bring along all that came since.
             let period = Duration::from_micros(200 + self.random.below(2000));

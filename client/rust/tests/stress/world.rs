@@ -12,6 +12,8 @@ use super::ledger::Complaint;
 
 /// How many numbers each thread owns.
 pub(crate) const SEATS: usize = 12;
+/// How many threads stop the watcher, at the same time.
+pub(crate) const STOPPERS: usize = 2;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -57,6 +59,10 @@ pub(crate) struct World {
     clock: AtomicU64,
     tokens: AtomicU64,
     pub(crate) is_stopping: AtomicBool,
+    /// Calls of `stop` that have returned.
+    pub(crate) stops: AtomicUsize,
+    /// Somebody may have periodic timers in this life. They wake everybody all the time, which may hide a lost wake.
+    pub(crate) has_periodic: bool,
     pub(crate) patience: Duration,
     gate: Gate,
     pub(crate) failure: Failure,
@@ -66,7 +72,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(watcher: Watcher, threads: usize, first_number: i32, patience: Duration) -> Self {
+    pub(crate) fn new(
+        watcher: Watcher,
+        threads: usize,
+        first_number: i32,
+        patience: Duration,
+        has_periodic: bool,
+    ) -> Self {
         let counters = |length: usize| (0..length).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         Self {
             watcher,
@@ -78,6 +90,8 @@ impl World {
             clock: AtomicU64::new(1),
             tokens: AtomicU64::new(1),
             is_stopping: AtomicBool::new(false),
+            stops: AtomicUsize::new(0),
+            has_periodic,
             patience,
             gate: Gate::new(threads),
             failure: Failure::default(),
@@ -113,6 +127,19 @@ impl World {
         was_closing
             || self.closes(number) != closes
             || self.has_come_back[self.index(number)].load(Ordering::SeqCst)
+    }
+
+    /// What was at a number when it had been closed `closes` times is there no longer. Only while its owner rests.
+    pub(crate) fn is_gone(&self, number: i32, closes: u64) -> bool {
+        let was_closing = closes % 2 == 1;
+        !was_closing
+            && self.closes(number) != closes
+            && !self.has_come_back[self.index(number)].load(Ordering::SeqCst)
+    }
+
+    /// The watcher has stopped: nothing is told from here on that was not queued before.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stops.load(Ordering::SeqCst) == STOPPERS
     }
 
     pub(crate) fn tick(&self) -> u64 {
