@@ -39,7 +39,7 @@ const STALE_LIMIT: u32 = 3;
 pub struct Port {
     control: Control,
     config: ClientConfig,
-    /// Level rows of the back that were handed out; the client comes back for more with the next call.
+    /// Level rows that the queue handed out; the client comes back for more with the next call.
     away: Vec<Reference>,
     // Kept from call to call, so that no call allocates.
     polled: Vec<(Reference, Signals)>,
