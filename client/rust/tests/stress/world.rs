@@ -129,12 +129,12 @@ impl World {
             || self.has_come_back[self.index(number)].load(Ordering::SeqCst)
     }
 
-    /// What was at a number when it had been closed `closes` times is there no longer. Only while its owner rests.
+    /// What was at a number when it had been closed `closes` times is there no longer. Only true for as long as it is not
+    /// closed again.
     pub(crate) fn is_gone(&self, number: i32, closes: u64) -> bool {
-        let was_closing = closes % 2 == 1;
-        !was_closing
-            && self.closes(number) != closes
-            && !self.has_come_back[self.index(number)].load(Ordering::SeqCst)
+        let now = self.closes(number);
+        let is_closing = closes % 2 == 1 || now % 2 == 1;
+        !is_closing && now != closes && !self.has_come_back[self.index(number)].load(Ordering::SeqCst)
     }
 
     /// The watcher has stopped: nothing is told from here on that was not queued before.
