@@ -16,7 +16,7 @@ BENCH_SECONDS ?= 1
 # How long `make stress` and `make sanitize` run. The ordinary tests run the same stress for 30 seconds.
 STRESS_SECONDS ?= 300
 # How long the stress may miss a rule that was left out.
-MUTATION_SECONDS ?= 20
+MUTATION_SECONDS ?= 60
 # loom tries every order of steps with up to this many forced switches: enough for short critical sections, and bounded.
 export LOOM_MAX_PREEMPTIONS ?= 3
 

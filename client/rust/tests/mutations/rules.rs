@@ -48,13 +48,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     Mutation {
         rule: "PostLooksAgain",
         file: "port_queue.rs",
-        text: "        for reference in references {
+        text: "        let mut queue = self.lock();
+        for reference in references {
             let state = rows.row(reference.slot).state.load();
             if state.generation() == reference.generation && state.is_queued() {",
-        instead: "        for reference in references {
+        instead: "        std::thread::sleep(std::time::Duration::from_micros(50));
+        let mut queue = self.lock();
+        for reference in references {
             let state = rows.row(reference.slot).state.load();
             {",
-        breaks: "a row that was unwatched, or is another's by now, is put into the queue",
+        breaks: "a row that was unwatched in the last 50 us, or is another's by now, is put into the queue",
     },
     Mutation {
         rule: "UnwatchWithdraws",

@@ -155,7 +155,7 @@ impl Actor {
             self.act_once()?;
         }
         // What was told is handed out, then that it is over.
-        while self.take(Some(self.world.patience))? > 0 {}
+        while self.take(Some(self.world.habits.patience))? > 0 {}
         Err("C14a: the stop has returned, and a wait goes on".to_owned().into())
     }
 
@@ -236,7 +236,8 @@ impl Actor {
 
     pub(crate) fn attach(&mut self) -> Step {
         let spin = Duration::from_micros(if self.random.chance(10) { 20 } else { 0 });
-        let front = self.random.pick(&[FrontPolicy::Off, FrontPolicy::Adaptive, FrontPolicy::Always]);
+        let policies = [FrontPolicy::Off, FrontPolicy::Adaptive, FrontPolicy::Always, FrontPolicy::Always];
+        let front = self.random.pick(&policies);
         self.is_polled = self.random.chance(25);
         self.note(format!("attach, front {front:?}, spin {spin:?}, polled {}", self.is_polled));
         match Client::attach_with(&self.world.watcher, ClientConfig { spin, front }) {
@@ -491,13 +492,13 @@ impl Actor {
                 return Ok(());
             };
             let waited = Instant::now();
-            let patience = self.world.patience;
+            let patience = self.world.habits.patience;
             let taken = if self.is_polled { self.take_polled(patience) } else { self.take(Some(patience)) }?;
-            if taken == 0 || waited.elapsed() >= self.world.patience {
+            if taken == 0 || waited.elapsed() >= self.world.habits.patience {
                 let owed = self.autopsy(owed);
                 return Err(format!("lost, or told only when the wait had timed out: {owed}").into());
             }
-            if began.elapsed() >= self.world.patience {
+            if began.elapsed() >= self.world.habits.patience {
                 let owed = self.autopsy(owed);
                 return Err(format!("not told while other things were: {owed}").into());
             }

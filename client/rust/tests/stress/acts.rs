@@ -7,7 +7,6 @@ use handle_watcher_client::{Mode, Signals};
 use super::actor::{Actor, Seat, Step, Zombie};
 use super::file::{File, Kind, to_signals};
 use super::sys;
-use super::world::SEATS;
 
 const MOST_ZOMBIES: usize = 4;
 
@@ -45,7 +44,7 @@ impl Actor {
     }
 
     pub(crate) fn any_seat(&mut self) -> usize {
-        self.random.index(SEATS)
+        self.random.index(self.world.habits.seats)
     }
 
     pub(crate) fn any_signals(&mut self) -> Signals {

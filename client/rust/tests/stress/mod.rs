@@ -22,7 +22,7 @@ use handle_watcher_client::{Config, Stats, Watcher};
 
 use actor::Actor;
 use random::Random;
-use world::{SEATS, STOPPERS, Watchdog, World};
+use world::{Habits, SEATS, STOPPERS, Watchdog, World};
 
 /// How a run is set up.
 #[derive(Clone, Copy, Debug)]
@@ -108,8 +108,9 @@ fn live(
 ) -> Result<(), String> {
     let config = any_config(random);
     let watcher = Watcher::spawn(config.clone()).map_err(|status| format!("no watcher: {status}"))?;
-    let has_periodic = random.chance(50);
-    let world = World::new(watcher, settings.threads, first_number, settings.patience, has_periodic);
+    let seats = random.pick(&[2, 4, SEATS]);
+    let habits = Habits { patience: settings.patience, has_periodic: random.chance(50), seats };
+    let world = World::new(watcher, settings.threads, first_number, habits);
     let world = Arc::new(world);
     // Most lives are short: a stop meets a client in the middle of something, and there is one stop in each life.
     let rounds = if random.chance(80) { 0 } else { random.below(5) };
@@ -120,7 +121,8 @@ fn live(
             std::thread::spawn(move || actor.run(rounds, steps))
         })
         .collect();
-    let ended = oversee(&world, settings.patience, Duration::from_micros(random.below(3000)));
+    let most_delay = random.pick(&[1, 100, 1000, 3000]);
+    let ended = oversee(&world, settings.patience, Duration::from_micros(random.below(most_delay)));
     let complain = |complaint: String| format!("{complaint}\n{config:?}");
     if let Some(complaint) = world.failure.get() {
         // A thread that hangs is left behind; the others see the failure and end.

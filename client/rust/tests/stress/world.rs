@@ -45,6 +45,17 @@ pub(crate) struct Door {
     pub(crate) wakes: u64,
 }
 
+/// What differs from life to life.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Habits {
+    /// How long something may take that must come at once.
+    pub(crate) patience: Duration,
+    /// Somebody may have periodic timers. They wake everybody all the time, which may hide a lost wake.
+    pub(crate) has_periodic: bool,
+    /// How many of its numbers a thread uses. Where they are few, many watches share each.
+    pub(crate) seats: usize,
+}
+
 pub(crate) struct World {
     pub(crate) watcher: Watcher,
     pub(crate) doors: Vec<Mutex<Door>>,
@@ -61,9 +72,7 @@ pub(crate) struct World {
     pub(crate) is_stopping: AtomicBool,
     /// Calls of `stop` that have returned.
     pub(crate) stops: AtomicUsize,
-    /// Somebody may have periodic timers in this life. They wake everybody all the time, which may hide a lost wake.
-    pub(crate) has_periodic: bool,
-    pub(crate) patience: Duration,
+    pub(crate) habits: Habits,
     gate: Gate,
     pub(crate) failure: Failure,
     /// By thread: steps done, for the watchdog.
@@ -72,13 +81,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(
-        watcher: Watcher,
-        threads: usize,
-        first_number: i32,
-        patience: Duration,
-        has_periodic: bool,
-    ) -> Self {
+    pub(crate) fn new(watcher: Watcher, threads: usize, first_number: i32, habits: Habits) -> Self {
         let counters = |length: usize| (0..length).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         Self {
             watcher,
@@ -91,8 +94,7 @@ impl World {
             tokens: AtomicU64::new(1),
             is_stopping: AtomicBool::new(false),
             stops: AtomicUsize::new(0),
-            has_periodic,
-            patience,
+            habits,
             gate: Gate::new(threads),
             failure: Failure::default(),
             progress: counters(threads),
