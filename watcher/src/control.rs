@@ -11,10 +11,11 @@ use crate::child_process::ChildProcess;
 use crate::deadline::Deadline;
 use crate::front::FrontPolicy;
 use crate::handle_table::{HandleTable, Refused};
+use crate::outcome::Outcome;
 use crate::port_queue::PortQueue;
 use crate::rows::{NO_DEADLINE, Reference, Start};
 use crate::shared::{Command, Shared};
-use crate::state::{Kind, Outcome, Role};
+use crate::state::{Kind, Role};
 use crate::stats::{ClientStats, Stats};
 use crate::sys::descriptor;
 use crate::timers::Entry;
@@ -328,7 +329,7 @@ impl Control {
         if state.kind() == Kind::Watch {
             // NOT_FOUND: it ended by itself just now, or is being added by another thread; the next pass sees it.
             if self.unwatch_found(reference).is_err() {
-                row.state.abandon(reference.generation);
+                self.shared.waits.abandon(reference);
                 std::thread::yield_now();
             }
         } else if let Some(before) = row.state.detach(reference.generation) {

@@ -12,10 +12,21 @@ use handle_watcher_wire::Mode;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::sys::epoll::{Epoll, KeptSet, WAKER_TOKEN};
+use crate::sys::epoll::{Epoll, FormerSet, WAKER_TOKEN};
 use crate::sys::eventfd::EventFd;
 
-const SEQUENCE_BITS: u32 = 40;
+/// What an event's token carries besides its target: 31 bits of sequence, and above them whether the target is a row.
+const SEQUENCE_MASK: u32 = u32::MAX >> 1;
+const OF_ROW: u64 = 1 << 63;
+
+/// Whose events an entry of a front reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// One row alone, by its slot.
+    Row(u32),
+    /// Several rows of one descriptor number.
+    Number(RawFd),
+}
 
 /// Which watches a waiting client's own thread serves. All policies keep the same contract; they differ in speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -117,9 +128,9 @@ pub(crate) struct Front {
     /// Its descriptor number stays; the set behind it is replaced only by the port's own thread, when closed numbers
     /// whose files live on have poisoned it.
     inner: Epoll,
-    /// While a fresh set takes the place of a poisoned one: the poisoned one. What has not been carried over yet is still
-    /// in it, and so it proves which file a number was.
-    poisoned: Mutex<Option<KeptSet>>,
+    /// While that goes on, the set that was behind it before: an entry that was not carried over yet is in here, and
+    /// only so proves which file its number meant.
+    former: Mutex<Option<FormerSet>>,
     bell: EventFd,
     /// Grows with every change of a kernel entry; names the registration an event is of.
     sequence: AtomicU32,
@@ -134,7 +145,7 @@ impl Front {
         Ok(Self {
             port,
             inner,
-            poisoned: Mutex::default(),
+            former: Mutex::default(),
             bell,
             sequence: AtomicU32::new(0),
             outer: OnceLock::new(),
@@ -159,9 +170,15 @@ impl Front {
 
     /// Adds (`is_new`) or modifies the entry of a number; gives the sequence its events will carry. Called under the
     /// number's node lock.
-    pub(crate) fn register(&self, number: RawFd, flags: EventFlags, is_new: bool) -> Result<u32, Errno> {
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let token = u64::from(number.cast_unsigned()) << SEQUENCE_BITS | u64::from(sequence);
+    pub(crate) fn register(
+        &self,
+        number: RawFd,
+        flags: EventFlags,
+        target: Target,
+        is_new: bool,
+    ) -> Result<u32, Errno> {
+        let sequence = self.next_sequence();
+        let token = Self::encode(target, sequence);
         let inner = &self.inner;
         let result = if is_new {
             match inner.add(number, flags, token) {
@@ -172,33 +189,76 @@ impl Front {
         } else {
             match inner.modify(number, flags, token) {
                 // The set is new and this entry has not been carried over yet.
-                Err(Errno::NOENT) if self.was_served(number) => inner.add(number, flags, token),
+                Err(Errno::NOENT) => self.carry_over(number, flags, token),
                 other => other,
             }
         };
         result.map(|()| sequence)
     }
 
-    /// Takes a number's entry out. An error means that the number no longer names the file that was added.
-    pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
-        match self.inner.delete(number) {
-            Err(Errno::NOENT) if self.was_served(number) => Ok(()),
+    /// Adds an entry of the former set to the new one. Added first, left then: that it can be left proves that what was
+    /// added is the same file.
+    fn carry_over(&self, number: RawFd, flags: EventFlags, token: u64) -> Result<(), Errno> {
+        let former = self.former();
+        let former = former.as_ref().ok_or(Errno::NOENT)?;
+        self.inner.add(number, flags, token)?;
+        former.delete(number).inspect_err(|_| {
+            // If the number is closed by now there is nothing to take out.
+            let _: Result<(), Errno> = self.inner.delete(number);
+        })
+    }
+
+    fn former(&self) -> MutexGuard<'_, Option<FormerSet>> {
+        self.former.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the former set says, while there is one, of an entry that the new one does not have.
+    fn or_former(
+        &self,
+        found: Result<(), Errno>,
+        ask: impl Fn(&FormerSet) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        match found {
+            Err(Errno::NOENT) => self.former().as_ref().map_or(found, ask),
             other => other,
         }
+    }
+
+    /// Takes a number's entry out. An error means that the number no longer names the file that was added.
+    pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
+        self.or_former(self.inner.delete(number), |former| former.delete(number))
     }
 
     /// Whether the number is still the file of its entry.
     pub(crate) fn prove(&self, number: RawFd) -> Result<(), Errno> {
-        match self.inner.prove(number) {
-            Err(Errno::NOENT) if self.was_served(number) => Ok(()),
-            other => other,
+        self.or_former(self.inner.prove(number), |former| former.prove(number))
+    }
+
+    /// Never 0, which rows have that never had an entry.
+    fn next_sequence(&self) -> u32 {
+        loop {
+            let sequence = self.sequence.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & SEQUENCE_MASK;
+            if sequence != 0 {
+                return sequence;
+            }
         }
     }
 
-    /// The number and the sequence of an event's token.
-    pub(crate) fn decode(token: u64) -> (RawFd, u32) {
-        let number = RawFd::try_from(token >> SEQUENCE_BITS).unwrap_or(-1);
-        (number, u32::try_from(token & u64::from(u32::MAX)).unwrap_or(0))
+    fn encode(target: Target, sequence: u32) -> u64 {
+        let (kind, value) = match target {
+            Target::Row(slot) => (OF_ROW, slot),
+            Target::Number(number) => (0, number.cast_unsigned()),
+        };
+        kind | u64::from(sequence) << 32 | u64::from(value)
+    }
+
+    /// The target and the sequence of an event's token.
+    pub(crate) fn decode(token: u64) -> (Target, u32) {
+        let value = u32::try_from(token & u64::from(u32::MAX)).unwrap_or(0);
+        let sequence = u32::try_from(token >> 32).unwrap_or(0) & SEQUENCE_MASK;
+        let target =
+            if token & OF_ROW == 0 { Target::Number(value.cast_signed()) } else { Target::Row(value) };
+        (target, sequence)
     }
 
     /// Makes the sleeping waiter, or the foreign loop, come and look.
@@ -252,12 +312,16 @@ impl Front {
         // What was rung before is not reported again; the caller settles the bell afterwards.
         self.bell.lower();
         let fresh = Self::make_inner(&self.bell)?;
-        *self.poisoned() = Some(self.inner.keep()?);
+        // Held, so that nobody who looks for an entry finds the same set twice.
+        let mut former = self.former();
+        let kept = self.inner.keep()?;
         if let Some(outer) = self.outer.get() {
             // It is about to be closed anyway; an error would mean that it is out already.
             let _: Result<(), Errno> = outer.delete_set(&self.inner);
         }
         self.inner.replace(&fresh)?;
+        *former = Some(kept);
+        drop(former);
         if let Some(outer) = self.outer.get() {
             outer.add_set(&self.inner, EventFlags::IN)?;
         }
@@ -265,15 +329,52 @@ impl Front {
     }
 
     pub(crate) fn rebuilt(&self) {
-        *self.poisoned() = None;
+        *self.former() = None;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    /// An entry that was not carried over yet is proved as one that was: its number may mean another file by now.
+    #[test]
+    fn a_rebuild_knows_the_file_of_every_entry() {
+        let front = Front::new(0).expect("a front");
+        let file = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+        let (kept, mut replaced) = (file(), file());
+        let register = |file: &OwnedFd, is_new| {
+            let number = file.as_raw_fd();
+            front.register(number, EventFlags::IN, Target::Number(number), is_new)
+        };
+        for file in [&kept, &replaced] {
+            register(file, true).expect("an entry");
+        }
+        rustix::io::dup3(file(), &mut replaced, rustix::io::DupFlags::CLOEXEC).expect("another file");
+        front.rebuild().expect("a fresh set");
+        assert_eq!(front.prove(kept.as_raw_fd()), Ok(()));
+        assert_eq!(front.prove(replaced.as_raw_fd()), Err(Errno::NOENT));
+        assert!(register(&kept, false).is_ok(), "carried over");
+        assert_eq!(register(&replaced, false), Err(Errno::NOENT));
+        assert_eq!(front.delete(replaced.as_raw_fd()), Err(Errno::NOENT));
+        front.rebuilt();
+        assert_eq!(front.prove(kept.as_raw_fd()), Ok(()), "in the new set");
+        assert_eq!(front.delete(kept.as_raw_fd()), Ok(()));
+        assert_eq!(front.prove(kept.as_raw_fd()), Err(Errno::NOENT));
     }
 
-    /// The set is being rebuilt, and the file that this number means was in the poisoned one.
-    fn was_served(&self, number: RawFd) -> bool {
-        self.poisoned().as_ref().is_some_and(|set| set.prove(number).is_ok())
-    }
-
-    fn poisoned(&self) -> MutexGuard<'_, Option<KeptSet>> {
-        self.poisoned.lock().unwrap_or_else(PoisonError::into_inner)
+    #[test]
+    fn a_token_keeps_its_target_and_is_never_the_bells() {
+        for target in [Target::Row(1), Target::Row(u32::MAX), Target::Number(0), Target::Number(RawFd::MAX)] {
+            for sequence in [1, SEQUENCE_MASK] {
+                let token = Front::encode(target, sequence);
+                assert_eq!(Front::decode(token), (target, sequence));
+            }
+        }
+        assert_ne!(Front::encode(Target::Row(u32::MAX - 1), SEQUENCE_MASK), WAKER_TOKEN);
     }
 }

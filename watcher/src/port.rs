@@ -15,10 +15,11 @@ use crate::events::Events;
 use crate::front::Front;
 use crate::front_pass::FrontPass;
 use crate::kernel_flags::{from_poll_flags, to_poll_flags};
+use crate::outcome::Outcome;
 use crate::port_queue::CHILD_SCAN_LIMIT;
 use crate::rows::Reference;
 use crate::shared::{Shared, stopped};
-use crate::state::{Kind, Outcome, State};
+use crate::state::{Kind, State};
 use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
 use crate::sys::epoll::KernelEvents;
@@ -45,6 +46,7 @@ pub struct Port {
     polled: Vec<(Reference, Signals)>,
     returned: Vec<Reference>,
     spilled: Vec<Reference>,
+    ended: Ended,
     entries: Vec<PollFd<'static>>,
     kernel_events: KernelEvents,
     /// The front, once there is one.
@@ -73,6 +75,7 @@ impl Port {
             polled: Vec::new(),
             returned: Vec::new(),
             spilled: Vec::new(),
+            ended: Ended::new(),
             entries: Vec::new(),
             kernel_events: KernelEvents::default(),
             front: None,
@@ -305,12 +308,14 @@ impl Port {
                 events,
                 spilled: &mut self.spilled,
                 left: &mut VecDeque::new(),
+                ended: &mut self.ended,
                 has_turned: false,
                 levels: None,
                 is_second: false,
             };
             self.control.shared().waits.deliver_left(front, reference, &mut pass);
         }
+        self.control.shared().post_ended(&mut self.ended);
         self.control.port().count_from_front(events.len() - before);
     }
 
@@ -333,6 +338,7 @@ impl Port {
             events,
             spilled: &mut self.spilled,
             left: &mut self.left,
+            ended: &mut self.ended,
             has_turned: false,
             levels: is_proof_due.then_some(&mut self.returned),
             is_second,
@@ -354,6 +360,7 @@ impl Port {
             self.control.port().post(shared.rows(), &self.spilled);
             self.spilled.clear();
         }
+        shared.post_ended(&mut self.ended);
         self.stale = if stale == 0 { 0 } else { self.stale + stale };
         if has_turned && !is_second {
             // Turning an entry silent makes the kernel report it once more; that report is taken now, so that the
@@ -372,10 +379,9 @@ impl Port {
         let Some(front) = &self.front else { return };
         let shared = self.control.shared();
         let mut ended = Ended::new();
-        shared.waits.prove_front(front, &self.rows_in_front(), &mut ended);
         let outcome = front.rebuild();
         // Every row, also one that another thread has just moved into the old set, or is taking out of it: whoever has its
-        // node's lock is done before the old set is forgotten.
+        // node's lock is done before the old set is closed.
         let references = self.rows_where(|_| true);
         if let Err(error) = outcome {
             tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front is given up");
@@ -386,9 +392,9 @@ impl Port {
             front.give_up();
         } else {
             shared.waits.carry_over(front, &references, &mut ended);
-            front.rebuilt();
             tracing::debug!(target: "handle_watcher::port", rows = references.len(), "front rebuilt");
         }
+        front.rebuilt();
         self.was_heard = true;
         shared.post_ended(&mut ended);
     }
@@ -423,10 +429,23 @@ impl Port {
         self.front.is_some()
     }
 
+    /// After a hand-out.
     fn settle(&mut self) {
+        self.send_home();
         let was_heard = std::mem::take(&mut self.was_heard);
         if self.front.as_ref().is_some_and(|front| front.is_exposed()) {
             self.control.port().settle(was_heard);
+        }
+    }
+
+    /// Level watches that the back was left with while they had nothing to tell go to the front again, which shows for as
+    /// long as they hold.
+    fn send_home(&mut self) {
+        if self.away.is_empty() || self.control.port().seat().front_from_start(Mode::Level).is_none() {
+            return;
+        }
+        for reference in self.away.drain(..) {
+            self.control.rehome(reference);
         }
     }
 

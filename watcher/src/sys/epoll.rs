@@ -2,7 +2,7 @@
 //! mio does not have, go to the same descriptor through rustix.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use rustix::event::PollFlags;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -85,12 +85,7 @@ impl Epoll {
     /// # Errors
     /// `NOENT` or `BADF` if the number does not mean a file of this set.
     pub(crate) fn prove(&self, number: RawFd) -> Result<(), Errno> {
-        prove(self.set(), number)
-    }
-
-    /// The same set once more, to outlive [`replace`](Self::replace).
-    pub(crate) fn keep(&self) -> std::io::Result<KeptSet> {
-        Ok(KeptSet(self.set().try_clone_to_owned()?))
+        prove_in(self.set(), number)
     }
 
     pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
@@ -113,7 +108,12 @@ impl Epoll {
         unsafe { libc::close(self.set().as_raw_fd()) };
     }
 
-    /// Puts the set of `fresh` behind this one's descriptor number; what was behind it is closed unless it is kept, and
+    /// Keeps the set that is behind this one's descriptor number now.
+    pub(crate) fn keep(&self) -> std::io::Result<FormerSet> {
+        self.poll.registry().try_clone().map(FormerSet)
+    }
+
+    /// Puts the set of `fresh` behind this one's descriptor number; what was behind it is closed unless it was kept, and
     /// with it entries that no number can take out any more.
     pub(crate) fn replace(&self, fresh: &Self) -> std::io::Result<()> {
         // SAFETY: both numbers are open and ours for the length of the call, and this one stays ours: it names
@@ -165,23 +165,29 @@ impl Epoll {
     }
 }
 
-/// A set that has been replaced, and still knows which files were in it.
+/// A set that is no longer waited on. What is left of it are its entries: they tell which files they are of.
 #[derive(Debug)]
-pub(crate) struct KeptSet(OwnedFd);
+pub(crate) struct FormerSet(mio::Registry);
 
-impl KeptSet {
-    /// As [`Epoll::prove`].
+impl FormerSet {
+    /// Whether the number is still the file of its entry here; errors as [`Epoll::prove`].
     pub(crate) fn prove(&self, number: RawFd) -> Result<(), Errno> {
-        prove(self.0.as_fd(), number)
+        prove_in(self.0.as_fd(), number)
+    }
+
+    /// Takes an entry out; that it can proves that the number is still its file.
+    pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
+        epoll::delete(self.0.as_fd(), borrow(number)?)
     }
 }
 
-fn prove(set: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
-    match epoll::add(set, borrow(number)?, EventData::new_u64(0), EventFlags::ONESHOT) {
+fn prove_in(set: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
+    let number = borrow(number)?;
+    match epoll::add(set, number, EventData::new_u64(0), EventFlags::ONESHOT) {
         Err(Errno::EXIST) => Ok(()),
         Ok(()) => {
             // The error could only be that it is gone again, which is what is wanted.
-            let _: Result<(), Errno> = epoll::delete(set, borrow(number)?);
+            let _: Result<(), Errno> = epoll::delete(set, number);
             Err(Errno::NOENT)
         }
         Err(errno) => Err(errno),

@@ -83,6 +83,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         breaks: "a watch joins those of a file that its number no longer means",
     },
     Mutation {
+        rule: "JoinProvesAgain",
+        file: "registration.rs",
+        text: "        self.register_front(number, node, front)?;
+        if other == NIL {",
+        instead: "        std::thread::sleep(std::time::Duration::from_micros(50));
+        self.register_front(number, node, front)?;
+        if other == NIL || !had_back || had_back {",
+        breaks: "a number that becomes another file between the proof and the joining, now 50 us apart, is joined",
+    },
+    Mutation {
         rule: "KernelUnderLock",
         file: "wait_set.rs",
         text: "            if !rest.is_empty() && is_gone(self.register_back(number, &mut node)) {
@@ -149,21 +159,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         breaks: "a Level condition that was consumed while its event was queued is told",
     },
     Mutation {
-        rule: "StopLooksAgain",
-        file: "turn.rs",
-        text: "            let state = &self.shared.rows().row(reference.slot).state;
-            if state.abandon(reference.generation) {
-                return;
-            }
-            let seen = state.load();
-            if seen.generation() != reference.generation || !seen.is_live() {
-                return;
-            }",
-        instead: "            std::thread::sleep(Duration::from_micros(50));
-            let state = &self.shared.rows().row(reference.slot).state;
-            state.abandon(reference.generation);
-            return;",
-        breaks: "a watch that is published between the two looks of the stop, now 50 us apart, is not ended",
+        rule: "StopUnderLock",
+        file: "wait_set.rs",
+        text: "        let Ok(mut node) = self.lock(number) else { return };
+        let before = row.state.load();
+        if before.is_reserved() {",
+        instead: "        let before = row.state.load();
+        std::thread::sleep(std::time::Duration::from_micros(50));
+        let Ok(mut node) = self.lock(number) else { return };
+        if before.is_reserved() {",
+        breaks: "the stop looks at a watch 50 us before it takes the lock; one that is published meanwhile is not ended",
     },
     Mutation {
         rule: "CommandsFirst",

@@ -213,9 +213,11 @@ impl Actor {
         if let Some(watch) = self.watches.values().next() {
             return Err(format!("C14a: not told of the stop: {watch:?}").into());
         }
-        // A watch that another thread gave this client while it was stopped is not asked for here: whether giving it or
-        // the stop came first is not known to this thread. `c14_shutdown` holds the stop to it.
-        Ok(())
+        let door = self.world.door(self.me);
+        match door.gifts.values().find(|gift| gift.dead_at.is_none()) {
+            Some(gift) => Err(format!("C14a: not told of the stop: {gift:?}").into()),
+            None => Ok(()),
+        }
     }
 
     /// Closes everything.
