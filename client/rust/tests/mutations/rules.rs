@@ -89,7 +89,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         if other == NIL {",
         instead: "        std::thread::sleep(std::time::Duration::from_micros(50));
         self.register_front(number, node, front)?;
-        if other == NIL || !had_back || had_back {",
+        if other == NIL || front.port() < u32::MAX {",
         breaks: "a number that becomes another file between the proof and the joining, now 50 us apart, is joined",
     },
     Mutation {
@@ -164,11 +164,14 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         text: "        let Ok(mut node) = self.lock(number) else { return };
         let before = row.state.load();
         if before.is_reserved() {",
-        instead: "        let before = row.state.load();
-        std::thread::sleep(std::time::Duration::from_micros(50));
+        instead: "        let was_reserved = row.state.load().is_reserved();
+        if was_reserved {
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
         let Ok(mut node) = self.lock(number) else { return };
-        if before.is_reserved() {",
-        breaks: "the stop looks at a watch 50 us before it takes the lock; one that is published meanwhile is not ended",
+        let before = row.state.load();
+        if was_reserved {",
+        breaks: "the stop looks at a reserved row 50 us before it takes the lock; what is published meanwhile is not ended",
     },
     Mutation {
         rule: "CommandsFirst",

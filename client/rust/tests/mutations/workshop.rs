@@ -133,10 +133,21 @@ fn copy(from: &Path, to: &Path) {
         return;
     }
     fs::create_dir_all(to).expect("the copy is ours");
+    for entry in fs::read_dir(to).expect("the copy is ours") {
+        let old = entry.expect("the folder was opened").path();
+        if !from.join(old.file_name().expect("a name")).exists() {
+            remove(&old);
+        }
+    }
     for entry in fs::read_dir(from).expect("a folder of the workspace") {
         let name = entry.expect("the folder was opened").file_name();
         if name != "target" && !name.as_encoded_bytes().starts_with(b".") {
             copy(&from.join(&name), &to.join(&name));
         }
     }
+}
+
+fn remove(old: &Path) {
+    let removed = if old.is_dir() { fs::remove_dir_all(old) } else { fs::remove_file(old) };
+    removed.expect("the copy is ours");
 }

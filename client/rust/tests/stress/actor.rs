@@ -238,8 +238,7 @@ impl Actor {
 
     pub(crate) fn attach(&mut self) -> Step {
         let spin = Duration::from_micros(if self.random.chance(10) { 20 } else { 0 });
-        let policies = [FrontPolicy::Off, FrontPolicy::Adaptive, FrontPolicy::Always, FrontPolicy::Always];
-        let front = self.random.pick(&policies);
+        let front = self.random.pick(&[FrontPolicy::Off, FrontPolicy::Adaptive, FrontPolicy::Always]);
         self.is_polled = self.random.chance(25);
         self.note(format!("attach, front {front:?}, spin {spin:?}, polled {}", self.is_polled));
         match Client::attach_with(&self.world.watcher, ClientConfig { spin, front }) {

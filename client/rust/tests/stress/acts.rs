@@ -64,6 +64,9 @@ impl Actor {
     }
 
     pub(crate) fn any_mode(&mut self) -> Mode {
+        if self.world.habits.is_once_only {
+            return Mode::Once;
+        }
         self.random.pick(&[Mode::Once, Mode::Once, Mode::Edge, Mode::Level])
     }
 

@@ -109,7 +109,8 @@ fn live(
     let config = any_config(random);
     let watcher = Watcher::spawn(config.clone()).map_err(|status| format!("no watcher: {status}"))?;
     let seats = random.pick(&[2, 4, SEATS]);
-    let habits = Habits { patience: settings.patience, has_periodic: random.chance(50), seats };
+    let (has_periodic, is_once_only) = (random.chance(50), random.chance(30));
+    let habits = Habits { patience: settings.patience, has_periodic, seats, is_once_only };
     let world = World::new(watcher, settings.threads, first_number, habits);
     let world = Arc::new(world);
     // Most lives are short: a stop meets a client in the middle of something, and there is one stop in each life.

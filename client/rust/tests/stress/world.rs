@@ -54,6 +54,8 @@ pub(crate) struct Habits {
     pub(crate) has_periodic: bool,
     /// How many of its numbers a thread uses. Where they are few, many watches share each.
     pub(crate) seats: usize,
+    /// Every watch is Once: only then is an entry in the back one-shot although many share it.
+    pub(crate) is_once_only: bool,
 }
 
 pub(crate) struct World {
