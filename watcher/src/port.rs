@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::port_queue::CHILD_SCAN_LIMIT;
 use crate::rows::Reference;
 use crate::shared::{Shared, stopped};
-use crate::state::Kind;
+use crate::state::{Kind, State};
 use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
 use crate::sys::epoll::KernelEvents;
@@ -40,7 +40,7 @@ const STALE_LIMIT: u32 = 3;
 pub struct Port {
     control: Control,
     config: ClientConfig,
-    /// Level rows of the back that were handed out; the client comes back for more with the next call.
+    /// Level rows that the queue handed out; the client comes back for more with the next call.
     away: Vec<Reference>,
     // Kept from call to call, so that no call allocates.
     polled: Vec<(Reference, Signals)>,
@@ -396,8 +396,9 @@ impl Port {
         let shared = self.control.shared();
         let mut ended = Ended::new();
         let outcome = front.rebuild();
-        // Looked up again: another thread may have moved a watch into the old set until just now.
-        let references = self.rows_in_front();
+        // Every row, also one that another thread has just moved into the old set, or is taking out of it: whoever has its
+        // node's lock is done before the old set is closed.
+        let references = self.rows_where(|_| true);
         if let Err(error) = outcome {
             tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front is given up");
             self.control.port().seat().lose();
@@ -407,7 +408,7 @@ impl Port {
             front.give_up();
         } else {
             shared.waits.carry_over(front, &references, &mut ended);
-            tracing::debug!(target: "handle_watcher::port", carried = references.len(), "front rebuilt");
+            tracing::debug!(target: "handle_watcher::port", rows = references.len(), "front rebuilt");
         }
         front.rebuilt();
         self.was_heard = true;
@@ -415,10 +416,14 @@ impl Port {
     }
 
     fn rows_in_front(&self) -> Vec<Reference> {
+        self.rows_where(|state| state.is_live() && state.is_in_front())
+    }
+
+    fn rows_where(&self, is_wanted: impl Fn(State) -> bool) -> Vec<Reference> {
         let mut references = Vec::new();
         self.control.port().visit_rows(self.control.shared().rows(), |slot, row| {
             let state = row.state.load();
-            if state.is_live() && state.is_in_front() {
+            if is_wanted(state) {
                 references.push(Reference { slot, generation: state.generation() });
             }
             true
@@ -466,15 +471,7 @@ impl Port {
 
     /// Level watches that the back served so far go where the kernel's own level trigger serves them.
     fn move_levels(&mut self) {
-        let rows = self.control.shared().rows();
-        let mut references = Vec::new();
-        self.control.port().visit_rows(rows, |slot, row| {
-            let state = row.state.load();
-            if state.kind() == Kind::Watch && state.mode() == Mode::Level {
-                references.push(Reference { slot, generation: state.generation() });
-            }
-            true
-        });
+        let references = self.rows_where(|state| state.kind() == Kind::Watch && state.mode() == Mode::Level);
         for reference in references {
             self.control.rehome(reference);
         }
