@@ -387,29 +387,30 @@ impl Port {
         let shared = self.control.shared();
         let mut ended = Ended::new();
         let outcome = front.rebuild();
-        // Looked up again: another thread may have moved a watch into the old set until just now.
-        let references = self.rows_in_front();
+        let references = self.watches();
         if let Err(error) = outcome {
             tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front is given up");
             self.control.port().seat().lose();
-            for reference in self.rows_in_front() {
+            for &reference in &references {
                 self.control.retreat(reference);
             }
             front.give_up();
         } else {
             shared.waits.carry_over(front, &references, &mut ended);
-            tracing::debug!(target: "handle_watcher::port", carried = references.len(), "front rebuilt");
+            tracing::debug!(target: "handle_watcher::port", watches = references.len(), "front rebuilt");
         }
         front.rebuilt();
         self.was_heard = true;
         shared.post_ended(&mut ended);
     }
 
-    fn rows_in_front(&self) -> Vec<Reference> {
+    /// All of this client, not only those in front: one that another thread is just taking out of the front may be
+    /// looked for in the old set still, which is kept until the lock of its number was held.
+    fn watches(&self) -> Vec<Reference> {
         let mut references = Vec::new();
         self.control.port().visit_rows(self.control.shared().rows(), |slot, row| {
             let state = row.state.load();
-            if state.is_live() && state.is_in_front() {
+            if state.kind() == Kind::Watch {
                 references.push(Reference { slot, generation: state.generation() });
             }
             true
