@@ -315,7 +315,7 @@ impl Port {
             self.control.shared().waits.deliver_left(front, reference, &mut pass);
             has_turned |= pass.has_turned;
         }
-        self.control.shared().post_ended(&mut self.ended);
+        self.note_ended();
         self.control.port().count_from_front(events.len() - before);
         if has_turned {
             self.look_again(events);
@@ -363,21 +363,30 @@ impl Port {
         }
         let has_turned = pass.has_turned;
         for reference in self.returned.drain(..) {
-            self.control.refresh(reference);
+            shared.waits.refresh(reference, &mut self.ended);
         }
         self.control.port().count_from_front(events.len() - before);
         if !self.spilled.is_empty() {
             self.control.port().post(shared.rows(), &self.spilled);
             self.spilled.clear();
         }
-        shared.post_ended(&mut self.ended);
         self.stale = if stale == 0 { 0 } else { self.stale + stale };
+        self.note_ended();
         if has_turned && !is_second {
             self.look_again(events);
         }
         if self.stale >= STALE_LIMIT {
             self.stale = 0;
             self.rebuild();
+        }
+    }
+
+    /// Posts the rows that a look at the front has ended, because their number is another file by now. No number can take
+    /// out the entry that was reported, so no further sign is needed that it poisons the front.
+    fn note_ended(&mut self) {
+        if !self.ended.is_empty() {
+            self.stale = STALE_LIMIT;
+            self.control.shared().post_ended(&mut self.ended);
         }
     }
 
