@@ -187,13 +187,14 @@ impl Front {
                 other => other,
             }
         } else {
-            match inner.modify(number, flags, token) {
-                // The set is new and this entry has not been carried over yet.
-                Err(Errno::NOENT) => self.carry_over(number, flags, token),
-                other => other,
-            }
+            inner.modify(number, flags, token)
         };
-        result.map(|()| sequence)
+        match result {
+            // The set is new and this entry has not been carried over yet.
+            Err(Errno::NOENT) => self.carry_over(number, flags, token)?,
+            other => other?,
+        }
+        Ok(sequence)
     }
 
     /// Adds an entry of the former set to the new one. Added first, left then: that it can be left proves that what was
@@ -212,26 +213,28 @@ impl Front {
         self.former.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the former set says, while there is one, of an entry that the new one does not have.
-    fn or_former(
+    /// Asks the set, and the former one, while there is one, about an entry that was not carried over yet. No rebuild
+    /// begins or ends meanwhile: what a proof adds it must find again in the same set, to take it out.
+    fn ask(
         &self,
-        found: Result<(), Errno>,
-        ask: impl Fn(&FormerSet) -> Result<(), Errno>,
+        inner: impl Fn(&Epoll) -> Result<(), Errno>,
+        former: impl Fn(&FormerSet) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        match found {
-            Err(Errno::NOENT) => self.former().as_ref().map_or(found, ask),
-            other => other,
+        let kept = self.former();
+        match (inner(&self.inner), &*kept) {
+            (Err(Errno::NOENT), Some(kept)) => former(kept),
+            (found, _) => found,
         }
     }
 
     /// Takes a number's entry out. An error means that the number no longer names the file that was added.
     pub(crate) fn delete(&self, number: RawFd) -> Result<(), Errno> {
-        self.or_former(self.inner.delete(number), |former| former.delete(number))
+        self.ask(|inner| inner.delete(number), |former| former.delete(number))
     }
 
     /// Whether the number is still the file of its entry.
     pub(crate) fn prove(&self, number: RawFd) -> Result<(), Errno> {
-        self.or_former(self.inner.prove(number), |former| former.prove(number))
+        self.ask(|inner| inner.prove(number), |former| former.prove(number))
     }
 
     /// Never 0, which rows have that never had an entry.

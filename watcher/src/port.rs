@@ -324,7 +324,7 @@ impl Port {
             self.control.shared().waits.deliver_left(front, reference, &mut pass);
             has_turned |= pass.has_turned;
         }
-        self.control.shared().post_ended(&mut self.ended);
+        self.note_ended();
         self.control.port().count_from_front(events.len() - before);
         if has_turned {
             self.look_again(events);
@@ -372,15 +372,15 @@ impl Port {
         }
         let has_turned = pass.has_turned;
         for reference in self.returned.drain(..) {
-            self.control.refresh(reference);
+            shared.waits.refresh(reference, &mut self.ended);
         }
         self.control.port().count_from_front(events.len() - before);
         if !self.spilled.is_empty() {
             self.control.port().post(shared.rows(), &self.spilled);
             self.spilled.clear();
         }
-        shared.post_ended(&mut self.ended);
         self.stale = if stale == 0 { 0 } else { self.stale + stale };
+        self.note_ended();
         if has_turned && !is_second {
             self.look_again(events);
         }
@@ -390,33 +390,38 @@ impl Port {
         }
     }
 
+    /// Posts the rows that a look at the front has ended, because their number is another file by now. No number can take
+    /// out the entry that was reported, so no further sign is needed that it poisons the front.
+    fn note_ended(&mut self) {
+        if !self.ended.is_empty() {
+            self.stale = STALE_LIMIT;
+            self.control.shared().post_ended(&mut self.ended);
+        }
+    }
+
     /// Puts a fresh set in the place of a poisoned one and carries the live entries over.
     fn rebuild(&mut self) {
         let Some(front) = &self.front else { return };
         let shared = self.control.shared();
         let mut ended = Ended::new();
         let outcome = front.rebuild();
-        // Every row, also one that another thread has just moved into the old set, or is taking out of it: whoever has its
-        // node's lock is done before the old set is closed.
-        let references = self.rows_where(|_| true);
+        // All of this client, not only those in front: one that another thread is just taking out of the front may be looked
+        // for in the old set still, which is kept until the lock of its number was held.
+        let references = self.rows_where(|state| state.kind() == Kind::Watch);
         if let Err(error) = outcome {
             tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front is given up");
             self.control.port().seat().lose();
-            for reference in self.rows_in_front() {
+            for &reference in &references {
                 self.control.retreat(reference);
             }
             front.give_up();
         } else {
             shared.waits.carry_over(front, &references, &mut ended);
-            tracing::debug!(target: "handle_watcher::port", rows = references.len(), "front rebuilt");
+            tracing::debug!(target: "handle_watcher::port", watches = references.len(), "front rebuilt");
         }
         front.rebuilt();
         self.was_heard = true;
         shared.post_ended(&mut ended);
-    }
-
-    fn rows_in_front(&self) -> Vec<Reference> {
-        self.rows_where(|state| state.is_live() && state.is_in_front())
     }
 
     fn rows_where(&self, is_wanted: impl Fn(State) -> bool) -> Vec<Reference> {
