@@ -24,8 +24,16 @@ pub(crate) fn source_of(mutation: &Mutation, top: &Path) -> PathBuf {
 pub(crate) struct Outcome {
     pub(crate) passes: bool,
     pub(crate) took: Duration,
-    /// The first line of it.
-    pub(crate) complaint: String,
+    /// What it complained of, and why it thinks so.
+    pub(crate) text: String,
+}
+
+impl Outcome {
+    /// The first line of what it complained of.
+    pub(crate) fn complaint(&self) -> &str {
+        let mut lines = self.text.lines().filter(|line| !line.is_empty() && !line.contains("panicked at"));
+        lines.next().unwrap_or("it died without a word")
+    }
 }
 
 #[derive(Debug)]
@@ -110,16 +118,8 @@ impl Workshop {
         };
         let took = began.elapsed();
         let text = reader.join().expect("a reader");
-        let complaint = text.lines().find(|line| !line.is_empty() && !line.contains("panicked at"));
-        let complaint = match status {
-            None => "it hangs",
-            Some(_) => complaint.unwrap_or("it died without a word"),
-        };
-        Outcome {
-            passes: status.is_some_and(|status| status.success()),
-            took,
-            complaint: complaint.to_owned(),
-        }
+        let text = if status.is_none() { format!("it hangs\n{text}") } else { text };
+        Outcome { passes: status.is_some_and(|status| status.success()), took, text }
     }
 }
 
