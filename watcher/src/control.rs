@@ -408,6 +408,10 @@ impl Control {
         if armed? != NO_DEADLINE {
             self.shared.forget_deadline();
         }
+        if self.shared.rows().row(reference.slot).state.load().mode() == Mode::Level {
+            // It may have gone to the front.
+            self.port.withdraw(self.shared.rows(), reference);
+        }
         if self.port.front().is_none() && self.port.seat().policy() == FrontPolicy::Adaptive {
             let row = self.shared.rows().row(reference.slot);
             if row.heat().is_hot() {
@@ -444,6 +448,7 @@ impl Control {
         let mut ended = Ended::new();
         self.shared.waits.rehome(reference, self.port.seat(), &mut ended);
         self.shared.post_ended(&mut ended);
+        self.port.withdraw(self.shared.rows(), reference);
     }
 
     /// Somebody saw that an armed watch is readable: fires it, if it is still ours to fire.

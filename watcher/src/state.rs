@@ -316,11 +316,20 @@ impl StateWord {
         delivery
     }
 
-    /// Moves a live row between back and front. Called under the lock of its node.
+    /// Moves a live row between back and front. Called under the lock of its node. What a Level row has undelivered is
+    /// withdrawn when it comes to a front, which tells it again if it still holds; the caller has to take it out of the
+    /// queue.
     pub(crate) fn set_in_front(&self, generation: u32, in_front: bool) {
         self.update(generation, |state| {
             let moved = state.without(FRONT | AWAY);
-            Some(if in_front { moved.with(FRONT) } else { moved })
+            let has_more = state.has(DEADLINE) || state.has(ENDED);
+            Some(match (in_front, state.mode()) {
+                (false, _) => moved,
+                (true, Mode::Level) if !has_more => {
+                    moved.without(QUEUED | TOLD).with_pending(Signals::empty()).with(FRONT)
+                }
+                (true, _) => moved.with(FRONT),
+            })
         });
     }
 

@@ -67,3 +67,21 @@ fn a_watch_that_was_told_is_level_again_once_it_has_something() {
         port.expect_silent();
     }
 }
+
+/// Found by `level_correctness`: a Level watch that the back served fires; its condition is consumed before the
+/// descriptor is asked for.
+#[test]
+fn what_was_queued_before_the_descriptor_was_there_is_looked_at_again() {
+    let mut client = Setup::Off.client();
+    let ready = event_fd(1);
+    let watch = client.watch(&ready, READABLE, Mode::Level, 1).unwrap();
+    until("it has fired", || client.client_stats().undelivered == 1);
+    clear_event(&ready);
+    assert!(!is_readable_within(&client.descriptor().unwrap(), SILENCE), "readable for nothing");
+    assert_eq!(client.drained(), []);
+    set_event(&ready);
+    for _ in 0..3 {
+        assert!(is_readable_within(&client.descriptor().unwrap(), PROMPT));
+        client.expect_ready(watch, READABLE);
+    }
+}
