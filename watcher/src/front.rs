@@ -48,8 +48,6 @@ pub(crate) struct Seat {
     policy: FrontPolicy,
     /// Nobody waits at the port: whatever the policy, the back serves everything.
     is_vacant: AtomicBool,
-    /// The front was poisoned when no descriptor was left to make another: the back serves everything.
-    is_lost: AtomicBool,
     /// The client is gone; its index may be another's by now.
     is_closed: AtomicBool,
     front: OnceLock<Arc<Front>>,
@@ -60,7 +58,6 @@ impl Seat {
         Self {
             policy,
             is_vacant: AtomicBool::new(false),
-            is_lost: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             front: OnceLock::new(),
         }
@@ -92,11 +89,7 @@ impl Seat {
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn lose(&self) {
-        self.is_lost.store(true, Ordering::SeqCst);
+        self.front.get().is_some_and(|front| front.is_lost())
     }
 
     pub(crate) fn set_vacant(&self, is_vacant: bool) {
@@ -136,6 +129,8 @@ pub(crate) struct Front {
     sequence: AtomicU32,
     /// The set that foreign loops poll, once somebody asked for it.
     outer: OnceLock<Epoll>,
+    /// It was poisoned when no descriptor was left to make another: the back serves everything.
+    is_lost: AtomicBool,
 }
 
 impl Front {
@@ -149,6 +144,7 @@ impl Front {
             bell,
             sequence: AtomicU32::new(0),
             outer: OnceLock::new(),
+            is_lost: AtomicBool::new(false),
         })
     }
 
@@ -161,6 +157,15 @@ impl Front {
     /// The index of the port it belongs to.
     pub(crate) fn port(&self) -> u32 {
         self.port
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::SeqCst)
+    }
+
+    /// Nothing is served here from now on. The caller takes out what is.
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Ordering::SeqCst);
     }
 
     /// The set to wait on.

@@ -410,7 +410,7 @@ impl Port {
         let references = self.rows_where(|state| state.kind() == Kind::Watch);
         if let Err(error) = outcome {
             tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front is given up");
-            self.control.port().seat().lose();
+            front.lose();
             for &reference in &references {
                 self.control.retreat(reference);
             }
@@ -452,7 +452,6 @@ impl Port {
 
     /// After a hand-out.
     fn settle(&mut self) {
-        self.send_home();
         let was_heard = std::mem::take(&mut self.was_heard);
         let has_taken = std::mem::take(&mut self.has_taken);
         if !was_heard && !has_taken {
@@ -460,17 +459,6 @@ impl Port {
         }
         if self.front.as_ref().is_some_and(|front| front.is_exposed()) {
             self.control.port().settle(was_heard);
-        }
-    }
-
-    /// Level watches that the back was left with while they had nothing to tell go to the front again, which shows for as
-    /// long as they hold.
-    fn send_home(&mut self) {
-        if self.away.is_empty() || self.control.port().seat().front_from_start(Mode::Level).is_none() {
-            return;
-        }
-        for reference in self.away.drain(..) {
-            self.control.rehome(reference);
         }
     }
 

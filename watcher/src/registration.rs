@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::front::{Front, FrontPolicy, Seat, Target};
 use crate::heat::Heat;
-use crate::kernel_flags::to_flags;
+use crate::kernel_flags::{to_flags, to_signals};
 use crate::list::NIL;
 use crate::nodes::{Marks, Node};
 use crate::rows::{Reference, Row};
@@ -116,6 +116,28 @@ impl WaitSet {
             && !row.state.load().is_ended()
         {
             self.move_to_front(number, &mut node, row, reference, front, ended);
+        }
+    }
+
+    /// Level rows that went to the back when they had nothing to tell, and have now, go back to their fronts, which tell
+    /// them for as long as they hold.
+    pub(crate) fn send_home(&self, number: RawFd, node: &mut Node, reported: EventFlags, ended: &mut Ended) {
+        let mut homing = Vec::new();
+        self.visit(node, |slot, row| {
+            let state = row.state.load();
+            let has_something = to_signals(reported, state.wished()).intersects(armed_wish(state));
+            // One that the kernel had no room for in the front is queued by now, and is not tried again at once.
+            let is_waiting = state.is_queued() || state.is_away();
+            if state.mode() == Mode::Level && !state.is_in_front() && !is_waiting && has_something {
+                homing.push(Reference { slot, generation: state.generation() });
+            }
+        });
+        for reference in homing {
+            let row = self.rows.row(reference.slot);
+            let Some(front) = self.front_of(row).filter(|front| !front.is_lost()) else { continue };
+            if self.make_room(number, node, &front, Mode::Level, ended) && row.state.load().is_live() {
+                self.move_to_front(number, node, row, reference, &front, ended);
+            }
         }
     }
 

@@ -177,6 +177,10 @@ impl State {
         self.has(TOLD)
     }
 
+    pub(crate) fn is_away(self) -> bool {
+        self.has(AWAY)
+    }
+
     pub(crate) fn is_child(self) -> bool {
         self.has(CHILD)
     }

@@ -348,6 +348,9 @@ impl WaitSet {
         if node.sequence() != token & SEQUENCE_MASK || !node.is_registered() {
             return Collected::Stale;
         }
+        if node.has_front() {
+            self.send_home(number, &mut node, event.flags, ended);
+        }
         let (mut rest, mut is_heard) = (Signals::empty(), false);
         let mut slot = node.rows.head();
         while slot != NIL {
