@@ -15,10 +15,12 @@ BENCH ?= all
 BENCH_SECONDS ?= 1
 # How long `make stress` and `make sanitize` run. The ordinary tests run the same stress for 30 seconds.
 STRESS_SECONDS ?= 300
+# How long the stress may miss a rule that was left out.
+MUTATION_SECONDS ?= 60
 # loom tries every order of steps with up to this many forced switches: enough for short critical sections, and bounded.
 export LOOM_MAX_PREEMPTIONS ?= 3
 
-.PHONY: help setup run test loom stress sanitize check check-peers bench examples doc clean
+.PHONY: help setup run test loom stress mutations sanitize check check-peers bench examples doc clean
 
 help: ## List every verb
 	@echo 'Usage: make VERB'
@@ -40,6 +42,11 @@ loom: setup ## Run the loom models alone
 stress: setup ## Run the stress for STRESS_SECONDS (default 300), optimised
 	HANDLE_WATCHER_STRESS_SECONDS=$(STRESS_SECONDS) \
 	  $(CARGO) test --release --locked -p handle-watcher-client --test stress -- --nocapture
+
+# In a copy below the target folder. HANDLE_WATCHER_MUTATION="NAME NAME" leaves out only those rules.
+mutations: setup ## Leave each rule of the library out, one after the other: the stress must notice within MUTATION_SECONDS
+	HANDLE_WATCHER_MUTATION_SECONDS=$(MUTATION_SECONDS) \
+	  $(CARGO) test --locked -p handle-watcher-client --test mutations -- --ignored --nocapture
 
 # RUSTC_BOOTSTRAP lets the installed stable toolchain, which brings the sanitizer's library, take the unstable flag. With
 # --target the flag stays away from build scripts. valgrind 3.19 is no help: it does not know epoll_pwait2(2).

@@ -15,7 +15,7 @@ const SHARED_WATCHES: usize = 1_000_000;
 /// The descriptors they share.
 const SHARED_SOCKETS: usize = 1000;
 /// Watches on a descriptor each, where the limit allows them.
-const DISTINCT_WATCHES: usize = 9000;
+const DISTINCT_WATCHES: usize = 18_000;
 
 /// A watcher that takes longer than this has lost a watch.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,18 +23,30 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SHARED: &str = "shared descriptors";
 const UNDELIVERED: &str = "shared, all undelivered";
 const DISTINCT: &str = "distinct descriptors";
+const SPARSE: &str = "every other number";
 
 /// The bench and its subjects.
 pub(crate) fn bench() -> Bench {
     let mut subjects = vec![
-        Entry::ours("ours", |placement| ours(placement, SHARED_SOCKETS, SHARED_WATCHES, false)).part(SHARED),
-        Entry::ours("ours-undelivered", |placement| ours(placement, SHARED_SOCKETS, SHARED_WATCHES, true))
-            .part(UNDELIVERED),
+        Entry::ours("ours", |placement| {
+            ours(placement, Sockets::open(SHARED_SOCKETS)?, SHARED_WATCHES, false)
+        })
+        .part(SHARED),
+        Entry::ours("ours-undelivered", |placement| {
+            ours(placement, Sockets::open(SHARED_SOCKETS)?, SHARED_WATCHES, true)
+        })
+        .part(UNDELIVERED),
         Entry::ours("ours-distinct", |placement| {
-            let watches = distinct_watches()?;
-            ours(placement, watches, watches, false)
+            let sockets = Sockets::open_both(distinct_pairs()?)?;
+            let watches = sockets.watched.len();
+            ours(placement, sockets, watches, false)
         })
         .part(DISTINCT),
+        Entry::ours("ours-sparse", |placement| {
+            let watches = distinct_pairs()?;
+            ours(placement, Sockets::open(watches)?, watches, false)
+        })
+        .part(SPARSE),
     ];
     subjects.extend(peers());
     Bench {
@@ -48,9 +60,9 @@ pub(crate) fn bench() -> Bench {
     }
 }
 
-/// As many as the descriptor limit allows: each takes both ends of a pair.
-fn distinct_watches() -> Result<usize> {
-    Ok(DISTINCT_WATCHES.min(pair::descriptor_budget()? / 2))
+/// As many pairs as the descriptor limit allows.
+fn distinct_pairs() -> Result<usize> {
+    Ok(DISTINCT_WATCHES.min(pair::descriptor_budget()?) / 2)
 }
 
 /// Sockets to watch, and their other ends.
@@ -68,6 +80,13 @@ impl Sockets {
             watched.push(socket);
             others.push(other);
         }
+        Ok(Self { watched, others })
+    }
+
+    /// Pairs of which both ends are watched, so that no descriptor number between them is not.
+    fn open_both(pairs: usize) -> Result<Self> {
+        let Self { mut watched, mut others } = Self::open(pairs)?;
+        watched.append(&mut others);
         Ok(Self { watched, others })
     }
 }
@@ -95,9 +114,8 @@ impl Held {
     }
 }
 
-fn ours(placement: &Placement, sockets: usize, watches: usize, is_ready: bool) -> Result<Box<dyn Subject>> {
+fn ours(placement: &Placement, sockets: Sockets, watches: usize, is_ready: bool) -> Result<Box<dyn Subject>> {
     allocator::start_counting();
-    let sockets = Sockets::open(sockets)?;
     let config = Config { watch_limit: u32::try_from(watches)?, ..ours::config(placement) };
     let client = Client::embedded_with(config, ClientConfig::default())?;
     Ok(Box::new(Ours { client, sockets, watches, is_ready }))
@@ -166,7 +184,7 @@ mod tasks {
 
     pub(super) fn async_io(placement: &Placement) -> Result<Box<dyn Subject>> {
         allocator::start_counting();
-        let sockets = Sockets::open(distinct_watches()?)?;
+        let sockets = Sockets::open_both(distinct_pairs()?)?;
         // Its thread's memory is not a watch's.
         placement.start_async_io()?;
         Ok(Box::new(AsyncIo { sockets: Some(sockets), held: Vec::new() }))
@@ -194,7 +212,7 @@ mod tasks {
 
     pub(super) fn tokio(placement: &Placement) -> Result<Box<dyn Subject>> {
         allocator::start_counting();
-        let sockets = Sockets::open(distinct_watches()?)?;
+        let sockets = Sockets::open_both(distinct_pairs()?)?;
         let runtime = placement
             .start_far(|| Ok(Builder::new_multi_thread().worker_threads(1).enable_io().build()?))?;
         Ok(Box::new(Tokio { sockets: Some(sockets), held: Vec::new(), runtime }))
@@ -227,7 +245,7 @@ mod tasks {
     /// libuv's own allocations go past our counter: the resident figure has them.
     pub(super) fn libuv(_: &Placement) -> Result<Box<dyn Subject>> {
         allocator::start_counting();
-        Ok(Box::new(Libuv { uv: None, sockets: Sockets::open(distinct_watches()?)? }))
+        Ok(Box::new(Libuv { uv: None, sockets: Sockets::open_both(distinct_pairs()?)? }))
     }
 
     /// Fields drop in order: the handles close before their sockets do.

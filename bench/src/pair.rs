@@ -1,8 +1,9 @@
 //! Socket pairs, and room for many of them.
 
 use crate::Result;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 
 /// Descriptors we leave to the standard streams, poll sets, event descriptors and libraries.
@@ -42,19 +43,19 @@ pub(crate) const MESSAGE: &[u8; 12] = b"ping or pong";
 pub(crate) const ROOM: usize = 64;
 
 /// Sends one message. A full socket is an error: every bench has at most one message in flight.
-pub(crate) fn send(mut socket: &UnixStream) -> io::Result<()> {
-    match socket.write(MESSAGE)? {
+pub(crate) fn send(socket: &UnixStream) -> io::Result<()> {
+    match rustix::io::write(socket, MESSAGE)? {
         sent if sent == MESSAGE.len() => Ok(()),
         sent => Err(io::Error::new(ErrorKind::WriteZero, format!("sent {sent} bytes of a message"))),
     }
 }
 
 /// Takes one message; `None` when there is none yet.
-pub(crate) fn take(mut socket: &UnixStream) -> io::Result<Option<Taken>> {
-    match socket.read(&mut [0; ROOM]) {
+pub(crate) fn take(socket: &UnixStream) -> io::Result<Option<Taken>> {
+    match rustix::io::read(socket, &mut [0; ROOM]) {
         Ok(length) => taken(length).map(Some),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -11,10 +11,11 @@ use crate::child_process::ChildProcess;
 use crate::deadline::Deadline;
 use crate::front::FrontPolicy;
 use crate::handle_table::{HandleTable, Refused};
+use crate::outcome::Outcome;
 use crate::port_queue::PortQueue;
 use crate::rows::{NO_DEADLINE, Reference, Start};
 use crate::shared::{Command, Shared};
-use crate::state::{Kind, Outcome, Role};
+use crate::state::{Kind, Role};
 use crate::stats::{ClientStats, Stats};
 use crate::sys::descriptor;
 use crate::timers::Entry;
@@ -328,7 +329,7 @@ impl Control {
         if state.kind() == Kind::Watch {
             // NOT_FOUND: it ended by itself just now, or is being added by another thread; the next pass sees it.
             if self.unwatch_found(reference).is_err() {
-                row.state.abandon(reference.generation);
+                self.shared.waits.abandon(reference);
                 std::thread::yield_now();
             }
         } else if let Some(before) = row.state.detach(reference.generation) {
@@ -407,6 +408,10 @@ impl Control {
         if armed? != NO_DEADLINE {
             self.shared.forget_deadline();
         }
+        if self.shared.rows().row(reference.slot).state.load().mode() == Mode::Level {
+            // It may have gone to the front.
+            self.port.withdraw(self.shared.rows(), reference);
+        }
         if self.port.front().is_none() && self.port.seat().policy() == FrontPolicy::Adaptive {
             let row = self.shared.rows().row(reference.slot);
             if row.heat().is_hot() {
@@ -443,6 +448,7 @@ impl Control {
         let mut ended = Ended::new();
         self.shared.waits.rehome(reference, self.port.seat(), &mut ended);
         self.shared.post_ended(&mut ended);
+        self.port.withdraw(self.shared.rows(), reference);
     }
 
     /// Somebody saw that an armed watch is readable: fires it, if it is still ours to fire.

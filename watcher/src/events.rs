@@ -2,19 +2,20 @@
 
 use std::sync::atomic::Ordering;
 
-use handle_watcher_wire::{Code, Event, EventKind, Signals, WatchId};
+use handle_watcher_wire::{Code, Event, EventKind, Signals, Token, WatchId};
 
+use crate::outcome::Taken;
 use crate::rows::{Reference, Row};
-use crate::state::{Kind, Taken};
+use crate::state::Kind;
 
 /// For descriptors: what can become true again at any time (contract C2).
 const DESCRIPTOR_SATISFIABLE: Signals = Signals::all();
 
 /// The event of a row in its plainest form: a Ready that holds nothing.
-pub(crate) fn event_of(row: &Row, reference: Reference) -> Event {
+pub(crate) fn event_of(token: Token, reference: Reference) -> Event {
     Event {
         watch: WatchId::new(reference.slot, reference.generation),
-        token: row.token.load(Ordering::Relaxed),
+        token,
         kind: EventKind::Ready,
         satisfied: Signals::empty(),
         satisfiable: Signals::empty(),
@@ -24,22 +25,23 @@ pub(crate) fn event_of(row: &Row, reference: Reference) -> Event {
 }
 
 /// The Ready of a watch.
-pub(crate) fn ready_event(row: &Row, reference: Reference, satisfied: Signals) -> Event {
-    Event { satisfied, satisfiable: DESCRIPTOR_SATISFIABLE, ..event_of(row, reference) }
+pub(crate) fn ready_event(token: Token, reference: Reference, satisfied: Signals) -> Event {
+    Event { satisfied, satisfiable: DESCRIPTOR_SATISFIABLE, ..event_of(token, reference) }
 }
 
 /// The event of what was taken; none of a timer or wake that counted nothing.
 pub(crate) fn taken_event(row: &Row, kind: Kind, reference: Reference, taken: Taken) -> Option<Event> {
+    let token = row.token();
     let event = match taken {
         Taken::Nothing => return None,
-        Taken::Ended(status) => Event { kind: EventKind::Ended, status, ..event_of(row, reference) },
+        Taken::Ended(status) => Event { kind: EventKind::Ended, status, ..event_of(token, reference) },
         Taken::Deadline { satisfied, .. } => {
-            Event { kind: EventKind::Deadline, ..ready_event(row, reference, satisfied) }
+            Event { kind: EventKind::Deadline, ..ready_event(token, reference, satisfied) }
         }
         Taken::Ready { satisfied, .. } => match kind {
-            Kind::Watch => ready_event(row, reference, satisfied),
-            Kind::Timer => Event { kind: EventKind::Timer, ..event_of(row, reference) },
-            Kind::Wake => Event { kind: EventKind::Wake, ..event_of(row, reference) },
+            Kind::Watch => ready_event(token, reference, satisfied),
+            Kind::Timer => Event { kind: EventKind::Timer, ..event_of(token, reference) },
+            Kind::Wake => Event { kind: EventKind::Wake, ..event_of(token, reference) },
         },
     };
     let count = if kind == Kind::Watch { 1 } else { row.count().swap(0, Ordering::Relaxed) };

@@ -15,7 +15,18 @@ use rustix::io::Errno;
 use crate::sys::epoll::{Epoll, FormerSet, WAKER_TOKEN};
 use crate::sys::eventfd::EventFd;
 
-const SEQUENCE_BITS: u32 = 40;
+/// What an event's token carries besides its target: 31 bits of sequence, and above them whether the target is a row.
+const SEQUENCE_MASK: u32 = u32::MAX >> 1;
+const OF_ROW: u64 = 1 << 63;
+
+/// Whose events an entry of a front reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// One row alone, by its slot.
+    Row(u32),
+    /// Several rows of one descriptor number.
+    Number(RawFd),
+}
 
 /// Which watches a waiting client's own thread serves. All policies keep the same contract; they differ in speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -159,9 +170,15 @@ impl Front {
 
     /// Adds (`is_new`) or modifies the entry of a number; gives the sequence its events will carry. Called under the
     /// number's node lock.
-    pub(crate) fn register(&self, number: RawFd, flags: EventFlags, is_new: bool) -> Result<u32, Errno> {
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let token = u64::from(number.cast_unsigned()) << SEQUENCE_BITS | u64::from(sequence);
+    pub(crate) fn register(
+        &self,
+        number: RawFd,
+        flags: EventFlags,
+        target: Target,
+        is_new: bool,
+    ) -> Result<u32, Errno> {
+        let sequence = self.next_sequence();
+        let token = Self::encode(target, sequence);
         let inner = &self.inner;
         let result = if is_new {
             match inner.add(number, flags, token) {
@@ -220,10 +237,31 @@ impl Front {
         self.ask(|inner| inner.prove(number), |former| former.prove(number))
     }
 
-    /// The number and the sequence of an event's token.
-    pub(crate) fn decode(token: u64) -> (RawFd, u32) {
-        let number = RawFd::try_from(token >> SEQUENCE_BITS).unwrap_or(-1);
-        (number, u32::try_from(token & u64::from(u32::MAX)).unwrap_or(0))
+    /// Never 0, which rows have that never had an entry.
+    fn next_sequence(&self) -> u32 {
+        loop {
+            let sequence = self.sequence.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & SEQUENCE_MASK;
+            if sequence != 0 {
+                return sequence;
+            }
+        }
+    }
+
+    fn encode(target: Target, sequence: u32) -> u64 {
+        let (kind, value) = match target {
+            Target::Row(slot) => (OF_ROW, slot),
+            Target::Number(number) => (0, number.cast_unsigned()),
+        };
+        kind | u64::from(sequence) << 32 | u64::from(value)
+    }
+
+    /// The target and the sequence of an event's token.
+    pub(crate) fn decode(token: u64) -> (Target, u32) {
+        let value = u32::try_from(token & u64::from(u32::MAX)).unwrap_or(0);
+        let sequence = u32::try_from(token >> 32).unwrap_or(0) & SEQUENCE_MASK;
+        let target =
+            if token & OF_ROW == 0 { Target::Number(value.cast_signed()) } else { Target::Row(value) };
+        (target, sequence)
     }
 
     /// Makes the sleeping waiter, or the foreign loop, come and look.
@@ -300,7 +338,7 @@ impl Front {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsRawFd, OwnedFd};
 
     use rustix::event::{EventfdFlags, eventfd};
 
@@ -312,19 +350,34 @@ mod tests {
         let front = Front::new(0).expect("a front");
         let file = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
         let (kept, mut replaced) = (file(), file());
-        for number in [kept.as_raw_fd(), replaced.as_raw_fd()] {
-            front.register(number, EventFlags::IN, true).expect("an entry");
+        let register = |file: &OwnedFd, is_new| {
+            let number = file.as_raw_fd();
+            front.register(number, EventFlags::IN, Target::Number(number), is_new)
+        };
+        for file in [&kept, &replaced] {
+            register(file, true).expect("an entry");
         }
         rustix::io::dup3(file(), &mut replaced, rustix::io::DupFlags::CLOEXEC).expect("another file");
         front.rebuild().expect("a fresh set");
         assert_eq!(front.prove(kept.as_raw_fd()), Ok(()));
         assert_eq!(front.prove(replaced.as_raw_fd()), Err(Errno::NOENT));
-        assert!(front.register(kept.as_raw_fd(), EventFlags::IN, false).is_ok(), "carried over");
-        assert_eq!(front.register(replaced.as_raw_fd(), EventFlags::IN, false), Err(Errno::NOENT));
+        assert!(register(&kept, false).is_ok(), "carried over");
+        assert_eq!(register(&replaced, false), Err(Errno::NOENT));
         assert_eq!(front.delete(replaced.as_raw_fd()), Err(Errno::NOENT));
         front.rebuilt();
         assert_eq!(front.prove(kept.as_raw_fd()), Ok(()), "in the new set");
         assert_eq!(front.delete(kept.as_raw_fd()), Ok(()));
         assert_eq!(front.prove(kept.as_raw_fd()), Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn a_token_keeps_its_target_and_is_never_the_bells() {
+        for target in [Target::Row(1), Target::Row(u32::MAX), Target::Number(0), Target::Number(RawFd::MAX)] {
+            for sequence in [1, SEQUENCE_MASK] {
+                let token = Front::encode(target, sequence);
+                assert_eq!(Front::decode(token), (target, sequence));
+            }
+        }
+        assert_ne!(Front::encode(Target::Row(u32::MAX - 1), SEQUENCE_MASK), WAKER_TOKEN);
     }
 }

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use handle_watcher_wire::{Mode, Signals};
 
 use crate::events::{Events, ready_event};
+use crate::outcome::{Delivery, Outcome};
 use crate::rows::{Reference, Row};
-use crate::state::{Delivery, Outcome, State};
+use crate::state::State;
 
 /// One look at a front: where its events go.
 #[derive(Debug)]
@@ -27,6 +28,11 @@ pub(crate) struct FrontPass<'a> {
 }
 
 impl FrontPass<'_> {
+    /// What a delivery without the node's lock may be part of.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.events.has_room() && !self.is_second && self.levels.is_none()
+    }
+
     /// Gives true if the row's entry has to be turned.
     pub(crate) fn deliver(&mut self, row: &Row, reference: Reference, state: State, ready: Signals) -> bool {
         let is_level = state.mode() == Mode::Level;
@@ -34,11 +40,13 @@ impl FrontPass<'_> {
             return false;
         }
         if self.events.has_room() {
+            // Before the state is: see there.
+            let token = row.token();
             match row.state.deliver(reference.generation, ready) {
                 Delivery::Nothing => {}
                 Delivery::Merged { turned } => return turned,
                 Delivery::Now { satisfied, turned } => {
-                    self.events.push(ready_event(row, reference, satisfied));
+                    self.events.push(ready_event(token, reference, satisfied));
                     if is_level && let Some(levels) = &mut self.levels {
                         levels.push(reference);
                     }

@@ -42,6 +42,7 @@ mod nodes;
 mod notified_port;
 #[cfg(not(loom))]
 mod notify;
+mod outcome;
 #[cfg(not(loom))]
 mod port;
 #[cfg(not(loom))]
@@ -98,7 +99,7 @@ pub use handle_watcher_wire::{
     Code, Event, EventKind, HandleId, Mode, Result, Signals, SignalsState, Status, TimerId, Token, WatchId,
 };
 
-/// What `tests/loom.rs` models: the state word and the two wake flags, built over loom's atomics.
+/// What `tests/loom` models: the state word and the two wake flags, built over loom's atomics.
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod model;

@@ -1,4 +1,4 @@
-//! What `tests/loom.rs` models. Compiled only under `--cfg loom`, where atomics are loom's and every order of steps is
+//! What `tests/loom` models. Compiled only under `--cfg loom`, where atomics are loom's and every order of steps is
 //! tried.
 //!
 //! The state word and the two wake flags are the real ones. loom knows no kernel, so what they meet there is modelled
@@ -9,7 +9,8 @@
 use handle_watcher_wire::{Code, Mode, Signals};
 use loom::sync::{Condvar, Mutex, MutexGuard};
 
-use crate::state::{Kind, Outcome, Role, StateWord, Taken};
+use crate::outcome::{Delivery, Outcome, Taken};
+use crate::state::{Kind, Role, StateWord};
 use crate::sync::{AtomicU32, Ordering};
 use crate::wake::{Parked, ParkedUntil, Sleeper};
 
@@ -40,9 +41,13 @@ pub enum Handed {
     Ended(Code),
 }
 
-/// A row: the real state word, and what is written to beside it.
+/// A row: the real state word, and the lock of its node, under which all but a hand-out and a coming back change it.
 #[derive(Debug)]
-pub struct Row(StateWord);
+pub struct Row {
+    state: StateWord,
+    token: AtomicU32,
+    node: Mutex<()>,
+}
 
 /// The generation of a row's first owner.
 pub const FIRST: u32 = 1;
@@ -56,61 +61,78 @@ impl Row {
     pub fn reserved(mode: Mode) -> Self {
         let word = StateWord::new(FIRST);
         word.reserve(role(mode));
-        Self(word)
+        Self { state: word, token: AtomicU32::new(FIRST), node: Mutex::new(()) }
     }
 
     /// A live row of its first owner, waiting for READABLE.
     pub fn live(mode: Mode) -> Self {
         let row = Self::reserved(mode);
-        row.0.publish(FIRST, false);
+        row.state.publish(FIRST, false);
         row
     }
 
+    /// A live row that its client's front serves.
+    pub fn in_front(mode: Mode) -> Self {
+        let row = Self::reserved(mode);
+        row.state.publish(FIRST, true);
+        row
+    }
+
+    /// The state word, to be changed under the node's lock.
+    fn guarded<R>(&self, change: impl FnOnce(&StateWord) -> R) -> R {
+        let _node = self.node.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        change(&self.state)
+    }
+
+    pub fn is_reserved(&self) -> bool {
+        self.state.load().is_reserved()
+    }
+
     pub fn generation(&self) -> u32 {
-        self.0.load().generation()
+        self.state.load().generation()
     }
 
     /// Something of this owner's is undelivered. One look at the word: two would see two owners.
     fn is_queued_by(&self, generation: u32) -> bool {
-        let state = self.0.load();
+        let state = self.state.load();
         state.generation() == generation && state.is_queued()
     }
 
     pub fn publish(&self, generation: u32) -> bool {
-        self.0.publish(generation, false)
+        self.guarded(|state| state.publish(generation, false))
     }
 
     pub fn abandon(&self, generation: u32) -> bool {
-        self.0.abandon(generation)
+        self.guarded(|state| state.abandon(generation))
     }
 
     pub fn fire(&self, generation: u32) -> Next {
-        self.0.fire(generation, Signals::READABLE).into()
+        self.guarded(|state| state.fire(generation, Signals::READABLE)).into()
     }
 
     pub fn expire(&self, generation: u32) -> Next {
-        self.0.expire(generation).into()
+        self.guarded(|state| state.expire(generation)).into()
     }
 
     pub fn end(&self, generation: u32, code: Code) -> Next {
-        self.0.end(generation, code).into()
+        self.guarded(|state| state.end(generation, code)).into()
     }
 
     /// The owner takes the row back. Whether it was live, if it was the owner's at all.
     pub fn detach(&self, generation: u32) -> Option<bool> {
-        self.0.detach(generation).map(|before| before.is_live())
+        self.guarded(|state| state.detach(generation)).map(|before| before.is_live())
     }
 
     pub fn arm(&self, generation: u32) -> bool {
-        self.0.arm(generation).is_some()
+        self.guarded(|state| state.arm(generation)).is_some()
     }
 
     pub fn come_back(&self, generation: u32) -> Next {
-        self.0.come_back(generation).into()
+        self.state.come_back(generation).into()
     }
 
     pub fn take(&self, generation: u32) -> Handed {
-        match self.0.take(generation) {
+        match self.state.take(generation) {
             Taken::Nothing => Handed::Nothing,
             Taken::Ready { .. } => Handed::Ready,
             Taken::Deadline { .. } => Handed::Deadline,
@@ -118,12 +140,83 @@ impl Row {
         }
     }
 
-    /// Gives a detached row to its next owner, who publishes it at once; gives the new generation.
+    /// The front's own thread delivers without the node's lock. Gives whose event it is, and the token it carries.
+    pub fn deliver_alone(&self, order: TokenRead) -> Option<(u32, u32)> {
+        let generation = self.generation();
+        let before = self.token.load(Ordering::Acquire);
+        let Delivery::Now { .. } = self.state.deliver(generation, Signals::READABLE) else { return None };
+        let token = match order {
+            TokenRead::BeforeTheState => before,
+            TokenRead::AfterTheState => self.token.load(Ordering::Acquire),
+        };
+        Some((generation, token))
+    }
+
+    /// Gives a detached row to its next owner, who publishes it at once; gives the new generation, which is its token
+    /// too.
     pub fn recycle(&self, generation: u32, mode: Mode) -> u32 {
-        self.0.recycle(generation + 1);
-        let next = self.0.reserve(role(mode));
-        self.0.publish(next, false);
+        self.state.recycle(generation + 1);
+        self.token.store(generation + 1, Ordering::Release);
+        let next = self.state.reserve(role(mode));
+        self.publish(next);
         next
+    }
+}
+
+/// When the front reads a row's token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenRead {
+    BeforeTheState,
+    AfterTheState,
+}
+
+/// A descriptor number, and the file it means: one that its owner may close and open anew at any time.
+#[derive(Debug)]
+pub struct Number(AtomicU32);
+
+/// The file that is watched.
+pub const OURS: u32 = 1;
+/// The file that gets its number next.
+pub const FOREIGN: u32 = 2;
+
+impl Default for Number {
+    fn default() -> Self {
+        Self(AtomicU32::new(OURS))
+    }
+}
+
+impl Number {
+    pub fn reuse(&self) {
+        self.0.store(FOREIGN, Ordering::SeqCst);
+    }
+
+    fn file(&self) -> u32 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// A kernel set as far as a move needs it: the kernel finds an entry by the file that the number means now.
+#[derive(Debug, Default)]
+pub struct Entries(Mutex<Vec<u32>>);
+
+impl Entries {
+    pub fn add(&self, number: &Number) {
+        self.files().push(number.file());
+    }
+
+    /// False if the set has no entry of that file.
+    pub fn delete(&self, number: &Number) -> bool {
+        let mut files = self.files();
+        let place = files.iter().position(|&file| file == number.file());
+        place.map(|place| files.remove(place)).is_some()
+    }
+
+    pub fn has(&self, file: u32) -> bool {
+        self.files().contains(&file)
+    }
+
+    fn files(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

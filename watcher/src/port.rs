@@ -15,10 +15,11 @@ use crate::events::Events;
 use crate::front::Front;
 use crate::front_pass::FrontPass;
 use crate::kernel_flags::{from_poll_flags, to_poll_flags};
+use crate::outcome::Outcome;
 use crate::port_queue::CHILD_SCAN_LIMIT;
 use crate::rows::Reference;
 use crate::shared::{Shared, stopped};
-use crate::state::{Kind, Outcome};
+use crate::state::{Kind, State};
 use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
 use crate::sys::epoll::KernelEvents;
@@ -39,7 +40,7 @@ const STALE_LIMIT: u32 = 3;
 pub struct Port {
     control: Control,
     config: ClientConfig,
-    /// Level rows of the back that were handed out; the client comes back for more with the next call.
+    /// Level rows that the queue handed out; the client comes back for more with the next call.
     away: Vec<Reference>,
     // Kept from call to call, so that no call allocates.
     polled: Vec<(Reference, Signals)>,
@@ -56,6 +57,8 @@ pub struct Port {
     left: VecDeque<Reference>,
     /// The front's set reported the bell since the queue was settled last.
     was_heard: bool,
+    /// Something was taken from the queue since then.
+    has_taken: bool,
     stale: u32,
     front_looks: u32,
 }
@@ -81,6 +84,7 @@ impl Port {
             is_front_first: false,
             left: VecDeque::new(),
             was_heard: false,
+            has_taken: false,
             stale: 0,
             front_looks: 0,
         };
@@ -201,7 +205,12 @@ impl Port {
         if events.is_empty() && is_finished { Err(stopped()) } else { Ok(events.len()) }
     }
 
+    /// True if nothing is left and nothing will come.
     fn take_queue(&mut self, events: &mut Events, with_exits: bool) -> bool {
+        if !self.control.port().looks_ready() {
+            return false;
+        }
+        self.has_taken = true;
         let rows = self.control.shared().rows();
         let away_before = self.away.len();
         let is_finished = self.control.port().take(rows, events, with_exits, &mut self.away);
@@ -396,7 +405,9 @@ impl Port {
         let shared = self.control.shared();
         let mut ended = Ended::new();
         let outcome = front.rebuild();
-        let references = self.watches();
+        // All of this client, not only those in front: one that another thread is just taking out of the front may be looked
+        // for in the old set still, which is kept until the lock of its number was held.
+        let references = self.rows_where(|state| state.kind() == Kind::Watch);
         if let Err(error) = outcome {
             tracing::warn!(target: "handle_watcher::port", %error, "a poisoned front is given up");
             self.control.port().seat().lose();
@@ -413,13 +424,11 @@ impl Port {
         shared.post_ended(&mut ended);
     }
 
-    /// All of this client, not only those in front: one that another thread is just taking out of the front may be
-    /// looked for in the old set still, which is kept until the lock of its number was held.
-    fn watches(&self) -> Vec<Reference> {
+    fn rows_where(&self, is_wanted: impl Fn(State) -> bool) -> Vec<Reference> {
         let mut references = Vec::new();
         self.control.port().visit_rows(self.control.shared().rows(), |slot, row| {
             let state = row.state.load();
-            if state.kind() == Kind::Watch {
+            if is_wanted(state) {
                 references.push(Reference { slot, generation: state.generation() });
             }
             true
@@ -441,24 +450,33 @@ impl Port {
         self.front.is_some()
     }
 
+    /// After a hand-out.
     fn settle(&mut self) {
+        self.send_home();
         let was_heard = std::mem::take(&mut self.was_heard);
+        let has_taken = std::mem::take(&mut self.has_taken);
+        if !was_heard && !has_taken {
+            return;
+        }
         if self.front.as_ref().is_some_and(|front| front.is_exposed()) {
             self.control.port().settle(was_heard);
         }
     }
 
+    /// Level watches that the back was left with while they had nothing to tell go to the front again, which shows for as
+    /// long as they hold.
+    fn send_home(&mut self) {
+        if self.away.is_empty() || self.control.port().seat().front_from_start(Mode::Level).is_none() {
+            return;
+        }
+        for reference in self.away.drain(..) {
+            self.control.rehome(reference);
+        }
+    }
+
     /// Level watches that the back served so far go where the kernel's own level trigger serves them.
     fn move_levels(&mut self) {
-        let rows = self.control.shared().rows();
-        let mut references = Vec::new();
-        self.control.port().visit_rows(rows, |slot, row| {
-            let state = row.state.load();
-            if state.kind() == Kind::Watch && state.mode() == Mode::Level {
-                references.push(Reference { slot, generation: state.generation() });
-            }
-            true
-        });
+        let references = self.rows_where(|state| state.kind() == Kind::Watch && state.mode() == Mode::Level);
         for reference in references {
             self.control.rehome(reference);
         }

@@ -6,14 +6,15 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use handle_watcher_wire::{Code, Result, Signals, Status};
+use handle_watcher_wire::{Code, Mode, Result, Signals, Status};
 
 use crate::events::{Events, taken_event};
 use crate::front::{Front, FrontPolicy, Seat};
 use crate::list::List;
 use crate::notify::Notify;
+use crate::outcome::{Outcome, Taken};
 use crate::rows::{FreeSlots, NO_DEADLINE, Reference, Row, Rows, Start};
-use crate::state::{Kind, Outcome, State, Taken};
+use crate::state::{Kind, State};
 use crate::stats::{ClientStats, Counter};
 use crate::sys::clock::now_ns;
 use crate::sys::futex;
@@ -549,7 +550,8 @@ fn hand_out(queue: &mut Queue, rows: &Rows, slot: u32, events: &mut Events, away
             // The Ended event comes after everything that waits now.
             enqueue(queue, rows, slot, state.is_child());
         }
-        Taken::Ready { .. } if row.state.load().is_away() => away.push(reference),
+        // Also one that has moved to the front since it was queued: what passed meanwhile is not told.
+        Taken::Ready { .. } if state.mode() == Mode::Level => away.push(reference),
         Taken::Ready { .. } | Taken::Deadline { .. } | Taken::Ended(_) => {}
     }
     if let Some(event) = taken_event(row, state.kind(), reference, taken) {

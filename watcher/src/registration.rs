@@ -8,7 +8,8 @@ use handle_watcher_wire::{Code, Mode, Signals};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::front::Front;
+use crate::front::{Front, FrontPolicy, Seat, Target};
+use crate::heat::Heat;
 use crate::kernel_flags::to_flags;
 use crate::list::NIL;
 use crate::nodes::{Marks, Node};
@@ -16,7 +17,119 @@ use crate::rows::{Reference, Row};
 use crate::state::State;
 use crate::wait_set::{Ended, SEQUENCE_BITS, SEQUENCE_MASK, WaitSet, armed_wish, is_gone, is_served_by};
 
+/// So many rows of one number at most may be in fronts because they are hot.
+const SHARED_IN_FRONT: usize = 4;
+
+/// What a front's entry of one number has to be for the rows it serves there.
+#[derive(Clone, Copy, Debug)]
+struct FrontEntry {
+    union: Signals,
+    /// The one mode of its rows; nothing if there are none.
+    mode: Option<Mode>,
+    target: Target,
+    /// None of its rows has been in an entry of this front.
+    is_new: bool,
+    /// Every row was told of what nobody can consume.
+    is_silent: bool,
+}
+
+impl FrontEntry {
+    fn is_told(self) -> bool {
+        self.mode == Some(Mode::Level) && self.is_silent
+    }
+}
+
 impl WaitSet {
+    /// The front a Once watch should be in from this re-arm on, or any other watch at all.
+    pub(crate) fn wanted_front<'a>(
+        &self,
+        node: &Node,
+        row: &Row,
+        before: State,
+        seat: &'a Seat,
+    ) -> Option<&'a Front> {
+        if before.is_child() {
+            return None;
+        }
+        if before.mode() == Mode::Once && seat.policy() == FrontPolicy::Adaptive {
+            let heat = row.heat().rearmed(Heat::tick());
+            row.set_heat(heat);
+            let stays = heat.is_hot() && (before.is_in_front() || self.has_few_rows(node))
+                || before.is_in_front() && !heat.is_cold();
+            return seat.front().map(|front| &**front).filter(|_| stays);
+        }
+        seat.front_from_start(before.mode())
+    }
+
+    /// An entry in a front is made of all its rows at each arm, so a number that many watch is better off in the back.
+    fn has_few_rows(&self, node: &Node) -> bool {
+        let mut slot = node.rows.head();
+        for _ in 0..SHARED_IN_FRONT {
+            if slot == NIL {
+                return true;
+            }
+            slot = self.rows.row(slot).node_links.next();
+        }
+        slot == NIL
+    }
+
+    /// One entry serves one mode in a front: a level entry would tell an Edge or Once watch too often. A Level watch,
+    /// which only the front serves exactly, has others make room for it; any other yields. True if there is room.
+    pub(crate) fn make_room(
+        &self,
+        number: RawFd,
+        node: &mut Node,
+        front: &Front,
+        mode: Mode,
+        ended: &mut Ended,
+    ) -> bool {
+        if !node.has_front() {
+            return true;
+        }
+        if mode == Mode::Level {
+            if is_gone(self.evict(number, node, front, |state| state.mode() != Mode::Level)) {
+                self.unregister_back(number, node);
+                self.end_rows(node, Code::NotFound, ended);
+            }
+            return true;
+        }
+        let mut has_room = true;
+        self.visit(node, |_, row| {
+            let state = row.state.load();
+            has_room &= !is_served_by(row, state, front) || state.mode() == mode;
+        });
+        has_room
+    }
+
+    /// Moves an armed row of the back to its client's front, if it belongs there.
+    pub(crate) fn rehome(&self, reference: Reference, seat: &Seat, ended: &mut Ended) {
+        let row = self.rows.row(reference.slot);
+        let number = row.descriptor();
+        let Ok(mut node) = self.lock(number) else { return };
+        let state = row.state.load();
+        let is_meant = state.generation() == reference.generation
+            && state.is_armed()
+            && !state.is_in_front()
+            && !state.is_told();
+        if let Some(front) = seat.front_from_start(state.mode()).filter(|_| is_meant)
+            && self.make_room(number, &mut node, front, state.mode(), ended)
+            && !row.state.load().is_ended()
+        {
+            self.move_to_front(number, &mut node, row, reference, front, ended);
+        }
+    }
+
+    /// Moves a row of a front to the back.
+    pub(crate) fn retreat(&self, reference: Reference, ended: &mut Ended) {
+        let row = self.rows.row(reference.slot);
+        let number = row.descriptor();
+        let Ok(mut node) = self.lock(number) else { return };
+        let state = row.state.load();
+        if state.generation() == reference.generation && state.is_live() && state.is_in_front() {
+            self.move_to_back(number, &mut node, row, reference, ended);
+        }
+    }
+
     /// Adds to the new set first, then takes it out of the old; that this succeeds proves that the number still means
     /// our file, so what was added was our file too. A failure undoes the move and ends the rows.
     pub(crate) fn move_to_front(
@@ -263,10 +376,11 @@ impl WaitSet {
         front: &Front,
         leaves: impl Fn(State) -> bool,
     ) -> Result<(), Errno> {
-        let mut left = 0;
+        let (mut left, mut is_new) = (0, true);
         self.visit(node, |_, row| {
             let state = row.state.load();
             if is_served_by(row, state, front) && leaves(state) {
+                is_new &= row.front_sequence() == 0;
                 row.state.set_in_front(state.generation(), false);
                 row.set_front_sequence(0);
                 left += 1;
@@ -277,32 +391,67 @@ impl WaitSet {
             return Ok(());
         }
         self.register_back(number, node)?;
-        self.register_front(number, node, front)
+        if is_new { Ok(()) } else { self.register_front(number, node, front) }
     }
 
     /// Brings a front's entry in line with the rows it serves; takes it out with the last of them.
+    ///
+    /// Rows that would be told nothing of what holds now go to the back: whatever is changed here the kernel reports once
+    /// more, and the port's descriptor would be readable for nothing.
     pub(crate) fn register_front(&self, number: RawFd, node: &mut Node, front: &Front) -> Result<(), Errno> {
-        let (mut union, mut mode, mut is_new) = (Signals::empty(), None, true);
-        let mut is_silent = true;
-        self.visit(node, |_, row| {
-            let state = row.state.load();
-            if is_served_by(row, state, front) {
-                union |= armed_wish(state);
-                mode = Some(state.mode());
-                is_new &= row.front_sequence() == 0;
-                is_silent &= state.is_told();
-            }
-        });
-        if mode.is_some() && union.is_empty() {
+        let entry = self.entry_of(number, node, front);
+        if entry.mode.is_some() && (entry.union.is_empty() || entry.is_told()) {
             return self.evict(number, node, front, |_| true);
         }
-        let trigger = match mode {
+        self.put_entry(number, node, front, entry)
+    }
+
+    /// The same for the front's own thread after a delivery, which takes that report at once.
+    pub(crate) fn turn_front(&self, number: RawFd, node: &mut Node, front: &Front) -> Result<(), Errno> {
+        let entry = self.entry_of(number, node, front);
+        if entry.mode.is_some() && entry.union.is_empty() {
+            return self.evict(number, node, front, |_| true);
+        }
+        self.put_entry(number, node, front, entry)
+    }
+
+    fn entry_of(&self, number: RawFd, node: &Node, front: &Front) -> FrontEntry {
+        let mut entry = FrontEntry {
+            union: Signals::empty(),
+            mode: None,
+            target: Target::Number(number),
+            is_new: true,
+            is_silent: true,
+        };
+        self.visit(node, |slot, row| {
+            let state = row.state.load();
+            if is_served_by(row, state, front) {
+                entry.target = if entry.mode.is_none() { Target::Row(slot) } else { Target::Number(number) };
+                entry.mode = Some(state.mode());
+                entry.union |= armed_wish(state);
+                entry.is_new &= row.front_sequence() == 0;
+                entry.is_silent &= state.is_told();
+            }
+        });
+        entry
+    }
+
+    fn put_entry(
+        &self,
+        number: RawFd,
+        node: &mut Node,
+        front: &Front,
+        entry: FrontEntry,
+    ) -> Result<(), Errno> {
+        let trigger = match entry.mode {
             None => return front.delete(number),
             Some(Mode::Once) => EventFlags::ONESHOT,
-            Some(Mode::Level) if !is_silent => EventFlags::empty(),
-            Some(Mode::Edge | Mode::Level) => EventFlags::ET,
+            Some(Mode::Edge) => EventFlags::ET,
+            Some(Mode::Level) if entry.is_silent => EventFlags::ET,
+            Some(Mode::Level) => EventFlags::empty(),
         };
-        let sequence = front.register(number, to_flags(union) | trigger, is_new)?;
+        let flags = to_flags(entry.union) | trigger;
+        let sequence = front.register(number, flags, entry.target, entry.is_new)?;
         self.visit(node, |_, row| {
             if is_served_by(row, row.state.load(), front) {
                 row.set_front_sequence(sequence);
@@ -311,10 +460,16 @@ impl WaitSet {
         Ok(())
     }
 
-    /// Tells the kernel a front's entry anew. If the number is no longer the file of it, its rows end: what cannot be
-    /// changed cannot be silenced either, and may be reported for ever.
+    /// Tells the kernel a front's entry anew after a delivery.
     pub(crate) fn renew_front(&self, number: RawFd, node: &mut Node, front: &Front, ended: &mut Ended) {
-        if is_gone(self.register_front(number, node, front)) {
+        let turned = self.turn_front(number, node, front);
+        self.end_refused(turned, number, node, ended);
+    }
+
+    /// If the number is no longer the file of its entry, its rows end: what cannot be changed cannot be silenced either,
+    /// and may be reported for ever.
+    fn end_refused(&self, result: Result<(), Errno>, number: RawFd, node: &mut Node, ended: &mut Ended) {
+        if is_gone(result) {
             self.unregister_back(number, node);
             self.end_rows(node, Code::NotFound, ended);
         }
@@ -331,7 +486,8 @@ impl WaitSet {
             if state.generation() != reference.generation || !is_served_by(row, state, front) {
                 continue;
             }
-            self.renew_front(number, &mut node, front, ended);
+            let carried = self.register_front(number, &mut node, front);
+            self.end_refused(carried, number, &mut node, ended);
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) const NO_DEADLINE: u64 = 0;
 #[repr(align(64))]
 pub(crate) struct Row {
     pub(crate) state: StateWord,
-    pub(crate) token: AtomicU64,
+    token: AtomicU64,
     /// Watch: its deadline, under its node's lock. Timer: when it is next due, written by the watcher.
     pub(crate) deadline_ns: AtomicU64,
     /// Timer: its period, 0 for a one-shot. Watch: what it wished for before it was paused, its heat, and the sequence
@@ -53,6 +53,12 @@ impl Row {
             node_links: Links::default(),
             client_links: Links::default(),
         }
+    }
+
+    /// Its owner's token: the one that belongs to any state that is looked at after this call, because a row's next
+    /// owner writes its own only after it changed the generation.
+    pub(crate) fn token(&self) -> u64 {
+        self.token.load(Ordering::Acquire)
     }
 
     /// The descriptor number of a watch.
@@ -170,7 +176,7 @@ impl Rows {
     /// Fills a free row; the caller alone knows it until it publishes the state.
     pub(crate) fn reserve(&self, slot: u32, start: &Start) -> Reference {
         let row = self.row(slot);
-        row.token.store(start.token, Ordering::Relaxed);
+        row.token.store(start.token, Ordering::Release);
         row.deadline_ns.store(start.deadline_ns, Ordering::Relaxed);
         row.extra.store(start.extra, Ordering::Relaxed);
         row.port.store(start.port, Ordering::Relaxed);

@@ -295,9 +295,11 @@ impl Shared {
     }
 
     /// Posts rows that something ended, each to its own port. Call it without any lock.
+    #[inline]
     pub(crate) fn post_ended(&self, ended: &mut Ended) {
-        for reference in ended.drain(..) {
-            self.post(reference);
+        // Nearly always there are none.
+        if !ended.is_empty() {
+            ended.drain(..).for_each(|reference| self.post(reference));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The state word of a row: every race about a watch or a timer is decided by one compare-exchange here.
+//! The state word of a row: every race about a watch or a timer is decided by one change of it.
 //!
 //! ```text
 //! 63          32 31    27 26        12 11       6 5          0
@@ -6,10 +6,12 @@
 //! ```
 //!
 //! Ready, Deadline, unwatch and Ended race for one word (contract C5): whoever changes it first wins, and the
-//! others see that and do nothing.
+//! others see that and do nothing. A watch of the back that has nothing undelivered is changed under its node's lock
+//! alone, so there a plain store is enough; everything else is a compare-exchange.
 
 use handle_watcher_wire::{Code, Mode, Signals};
 
+use crate::outcome::{Delivery, Outcome, Taken};
 use crate::sync::{AtomicU64, Ordering};
 
 const PENDING_SHIFT: u32 = 0;
@@ -54,41 +56,6 @@ pub(crate) enum Kind {
     Watch,
     Timer,
     Wake,
-}
-
-/// What the caller has to do after it changed a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Nothing changed: not armed, not live, or another owner.
-    Ignored,
-    /// It joined what was undelivered already.
-    Merged,
-    /// It is the first undelivered thing of this row: put the row into its port's queue.
-    Queue,
-}
-
-/// What an event in the front came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Delivery {
-    /// Nothing: not armed, not asked for, or another owner.
-    Nothing,
-    /// It joined what waits in the port's queue already.
-    Merged { turned: bool },
-    /// To be handed out now. `turned`: the kernel entry has to fall silent, or to speak again (contract C6).
-    Now { satisfied: Signals, turned: bool },
-}
-
-/// What one hand-out took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// Nothing was undelivered.
-    Nothing,
-    /// A Ready, Timer or Wake with these signals; `ended` says that the Ended event is still to come.
-    Ready { satisfied: Signals, ended: bool },
-    /// A Deadline, with what had come in before it.
-    Deadline { satisfied: Signals, ended: bool },
-    /// The Ended event; the row is the caller's to free.
-    Ended(Code),
 }
 
 /// One value of the state word.
@@ -210,16 +177,18 @@ impl State {
         self.has(TOLD)
     }
 
-    pub(crate) fn is_away(self) -> bool {
-        self.has(AWAY)
-    }
-
     pub(crate) fn is_child(self) -> bool {
         self.has(CHILD)
     }
 
     pub(crate) fn is_ended(self) -> bool {
         self.has(ENDED)
+    }
+
+    /// Nobody changes it but under its node's lock: a hand-out takes only what is queued, only who is away comes back,
+    /// and only a front delivers without that lock.
+    fn is_guarded(self) -> bool {
+        self.kind() == Kind::Watch && self.0 & (QUEUED | AWAY | FRONT) == 0
     }
 }
 
@@ -273,7 +242,8 @@ impl Role {
     }
 }
 
-/// The atomic state of one row. Every method is safe from any thread.
+/// The atomic state of one row. Safe from any thread; what changes a watch, except for `take`, `come_back` and `deliver`,
+/// is called under the lock of its node.
 #[derive(Debug)]
 pub(crate) struct StateWord(AtomicU64);
 
@@ -306,7 +276,8 @@ impl StateWord {
         .is_some()
     }
 
-    /// Takes a reserved row away from the caller that reserved it: its `publish` will fail.
+    /// Takes a reserved row away from the caller that reserved it: its `publish` will fail. A watch's under the lock of
+    /// its node.
     pub(crate) fn abandon(&self, generation: u32) -> bool {
         self.update(generation, |state| state.has(RESERVED).then(|| state.without(RESERVED))).is_some()
     }
@@ -332,7 +303,8 @@ impl StateWord {
         let mut delivery = Delivery::Nothing;
         self.update(generation, |state| {
             delivery = Delivery::Nothing;
-            let (hit, fired) = state.hit(ready)?;
+            // Once it has moved away, others may change it without minding us.
+            let (hit, fired) = state.hit(ready).filter(|_| state.has(FRONT))?;
             let turned = fired.has(TOLD) != state.has(TOLD);
             if state.has(QUEUED) {
                 delivery = Delivery::Merged { turned };
@@ -344,11 +316,20 @@ impl StateWord {
         delivery
     }
 
-    /// Moves a live row between back and front. Called under the lock of its node.
+    /// Moves a live row between back and front. Called under the lock of its node. What a Level row has undelivered is
+    /// withdrawn when it comes to a front, which tells it again if it still holds; the caller has to take it out of the
+    /// queue.
     pub(crate) fn set_in_front(&self, generation: u32, in_front: bool) {
         self.update(generation, |state| {
             let moved = state.without(FRONT | AWAY);
-            Some(if in_front { moved.with(FRONT) } else { moved })
+            let has_more = state.has(DEADLINE) || state.has(ENDED);
+            Some(match (in_front, state.mode()) {
+                (false, _) => moved,
+                (true, Mode::Level) if !has_more => {
+                    moved.without(QUEUED | TOLD).with_pending(Signals::empty()).with(FRONT)
+                }
+                (true, _) => moved.with(FRONT),
+            })
         });
     }
 
@@ -472,6 +453,10 @@ impl StateWord {
             }
             let next = change(current)?;
             if next == current {
+                return Some(current);
+            }
+            if current.is_guarded() {
+                self.0.store(next.0, Ordering::Release);
                 return Some(current);
             }
             match self.0.compare_exchange_weak(current.0, next.0, Ordering::AcqRel, Ordering::Acquire) {

@@ -7,10 +7,11 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 use handle_watcher_wire::{Code, Result};
 
+use crate::outcome::Outcome;
 use crate::rows::{NO_DEADLINE, Reference, Row};
 use crate::scan::Staged;
 use crate::shared::{Command, Shared};
-use crate::state::{Kind, Outcome};
+use crate::state::Kind;
 use crate::sys::clock::now_ns;
 use crate::sys::epoll::KernelEvents;
 use crate::timers::{Entry, Timers};
@@ -204,30 +205,10 @@ impl Turn {
                 true
             });
             for reference in references {
-                self.end_or_abandon(reference, code);
+                self.shared.waits.end(reference, code, &mut self.ended);
             }
             self.shared.post_ended(&mut self.ended);
             port.stop();
-        }
-    }
-}
-
-impl Turn {
-    /// Ends a live watch, or takes a reserved row away from who is about to publish it; if it was published between the
-    /// two looks, it is ended after all.
-    fn end_or_abandon(&mut self, reference: Reference, code: Code) {
-        loop {
-            if self.shared.waits.end(reference, code, &mut self.ended) {
-                return;
-            }
-            let state = &self.shared.rows().row(reference.slot).state;
-            if state.abandon(reference.generation) {
-                return;
-            }
-            let seen = state.load();
-            if seen.generation() != reference.generation || !seen.is_live() {
-                return;
-            }
         }
     }
 }

@@ -14,15 +14,15 @@ use ahash::AHashMap;
 use handle_watcher_wire::{Code, Mode, Result, Signals, Status};
 use rustix::io::Errno;
 
-use crate::front::{Front, FrontPolicy, Seat};
+use crate::front::{Front, Seat, Target};
 use crate::front_pass::FrontPass;
-use crate::heat::Heat;
 use crate::kernel_flags::{from_poll_flags, to_poll_flags, to_signals};
 use crate::list::NIL;
 use crate::nodes::{Marks, Node, Nodes};
+use crate::outcome::Outcome;
 use crate::refusal::{beyond_limit, closed_behind, gone, never_wished, no_level, paused, refusal};
 use crate::rows::{NO_DEADLINE, Reference, Row, Rows};
-use crate::state::{Outcome, State};
+use crate::state::State;
 use crate::sys::descriptor::{self, Identity};
 use crate::sys::epoll::{Epoll, KernelEvent, WAKER_TOKEN};
 
@@ -155,7 +155,7 @@ impl WaitSet {
             return Err(if is_paused { paused(reference) } else { gone(reference) });
         };
         let deadline_before = row.swap_deadline(deadline_ns);
-        let front = self.wanted_front(row, before, seat);
+        let front = self.wanted_front(&node, row, before, seat);
         let front = front.filter(|front| self.make_room(number, &mut node, front, before.mode(), ended));
         match front {
             _ if row.state.load().is_ended() => {}
@@ -253,22 +253,31 @@ impl WaitSet {
         Ok(before)
     }
 
-    /// Ends one live row. False if it was not live (any more).
-    pub(crate) fn end(&self, reference: Reference, code: Code, ended: &mut Ended) -> bool {
+    /// Ends a live row, or takes a reserved one away from who is about to publish it.
+    pub(crate) fn end(&self, reference: Reference, code: Code, ended: &mut Ended) {
         let row = self.rows.row(reference.slot);
         let number = row.descriptor();
-        let Ok(mut node) = self.lock(number) else { return false };
+        let Ok(mut node) = self.lock(number) else { return };
         let before = row.state.load();
-        let outcome = row.state.end(reference.generation, code);
-        if outcome == Outcome::Ignored {
-            return false;
+        if before.is_reserved() {
+            row.state.abandon(reference.generation);
+            return;
         }
-        if outcome == Outcome::Queue {
-            ended.push(reference);
+        match row.state.end(reference.generation, code) {
+            Outcome::Ignored => return,
+            Outcome::Merged => {}
+            Outcome::Queue => ended.push(reference),
         }
         node.rows.remove(&self.rows, reference.slot, Row::node_links);
         self.forget(number, &mut node, row, before, ended);
-        true
+    }
+
+    /// Takes a reserved row away from who is about to publish it.
+    pub(crate) fn abandon(&self, reference: Reference) {
+        let row = self.rows.row(reference.slot);
+        // Without a node it cannot be published.
+        let _node = self.lock(row.descriptor());
+        row.state.abandon(reference.generation);
     }
 
     /// Ends every row of a number that its owner is about to close, and takes it out of every kernel set.
@@ -380,7 +389,14 @@ impl WaitSet {
         if token == WAKER_TOKEN {
             return Collected::Waker;
         }
-        let (number, sequence) = Front::decode(token);
+        let (target, sequence) = Front::decode(token);
+        let number = match target {
+            Target::Number(number) => number,
+            Target::Row(slot) if self.deliver_alone(front, slot, sequence, event, pass) => {
+                return Collected::Rows;
+            }
+            Target::Row(slot) => self.rows.row(slot).descriptor(),
+        };
         let Some(mut node) = self.nodes.lock(number) else { return Collected::Stale };
         let (mut is_stale, mut has_turned) = (true, false);
         let mut rest = Signals::empty();
@@ -407,6 +423,32 @@ impl WaitSet {
         if is_stale { Collected::Stale } else { Collected::Rows }
     }
 
+    /// The usual case, which needs no lock: an armed row that is alone in its entry, something it asked for, and room for
+    /// the event. Whatever is not so, or is just being changed, is left to who looks under the lock.
+    #[inline]
+    fn deliver_alone(
+        &self,
+        front: &Front,
+        slot: u32,
+        sequence: u32,
+        event: KernelEvent,
+        pass: &mut FrontPass<'_>,
+    ) -> bool {
+        let row = self.rows.row(slot);
+        let state = row.state.load();
+        let ready = to_signals(event.flags, state.wished());
+        let is_usual = pass.is_plain()
+            && is_served_by(row, state, front)
+            && row.front_sequence() == sequence
+            && state.is_armed()
+            && !state.is_told()
+            && ready.intersects(state.wished());
+        if is_usual {
+            pass.deliver(row, Reference { slot, generation: state.generation() }, state, ready);
+        }
+        is_usual
+    }
+
     /// Delivers a Level row of a front that was reported before, if poll(2) says that it still holds.
     pub(crate) fn deliver_left(&self, front: &Front, reference: Reference, pass: &mut FrontPass<'_>) {
         let row = self.rows.row(reference.slot);
@@ -427,74 +469,6 @@ impl WaitSet {
             pass.has_turned = true;
             self.renew_front(number, &mut node, front, pass.ended);
         }
-    }
-
-    /// Moves an armed row of the back to its client's front, if it belongs there.
-    pub(crate) fn rehome(&self, reference: Reference, seat: &Seat, ended: &mut Ended) {
-        let row = self.rows.row(reference.slot);
-        let number = row.descriptor();
-        let Ok(mut node) = self.lock(number) else { return };
-        let state = row.state.load();
-        let is_meant = state.generation() == reference.generation && state.is_armed() && !state.is_in_front();
-        if let Some(front) = seat.front_from_start(state.mode()).filter(|_| is_meant)
-            && self.make_room(number, &mut node, front, state.mode(), ended)
-            && !row.state.load().is_ended()
-        {
-            self.move_to_front(number, &mut node, row, reference, front, ended);
-        }
-    }
-
-    /// Moves a row of a front to the back.
-    pub(crate) fn retreat(&self, reference: Reference, ended: &mut Ended) {
-        let row = self.rows.row(reference.slot);
-        let number = row.descriptor();
-        let Ok(mut node) = self.lock(number) else { return };
-        let state = row.state.load();
-        if state.generation() == reference.generation && state.is_live() && state.is_in_front() {
-            self.move_to_back(number, &mut node, row, reference, ended);
-        }
-    }
-
-    /// The front a Once watch should be in from this re-arm on, or any other watch at all.
-    fn wanted_front<'a>(&self, row: &Row, before: State, seat: &'a Seat) -> Option<&'a Front> {
-        if before.is_child() {
-            return None;
-        }
-        if before.mode() == Mode::Once && seat.policy() == FrontPolicy::Adaptive {
-            let heat = row.heat().rearmed(Heat::tick());
-            row.set_heat(heat);
-            let stays = heat.is_hot() || (before.is_in_front() && !heat.is_cold());
-            return seat.front().map(|front| &**front).filter(|_| stays);
-        }
-        seat.front_from_start(before.mode())
-    }
-
-    /// One entry serves one mode in a front: a level entry would tell an Edge or Once watch too often. A Level watch,
-    /// which only the front serves exactly, has others make room for it; any other yields. True if there is room.
-    fn make_room(
-        &self,
-        number: RawFd,
-        node: &mut Node,
-        front: &Front,
-        mode: Mode,
-        ended: &mut Ended,
-    ) -> bool {
-        if !node.has_front() {
-            return true;
-        }
-        if mode == Mode::Level {
-            if is_gone(self.evict(number, node, front, |state| state.mode() != Mode::Level)) {
-                self.unregister_back(number, node);
-                self.end_rows(node, Code::NotFound, ended);
-            }
-            return true;
-        }
-        let mut has_room = true;
-        self.visit(node, |_, row| {
-            let state = row.state.load();
-            has_room &= !is_served_by(row, state, front) || state.mode() == mode;
-        });
-        has_room
     }
 
     /// Of a suspect number: keeps which file was registered. `before` is what it was just before that; if its owner made

@@ -23,7 +23,7 @@ use text::{Source, first_word};
 const LAYERS: &[&str] = &[
     "handle_watcher_wire",
     "sync sys",
-    "state stats deadline wake heat front notify kernel_flags child_process file_changes",
+    "state+outcome stats deadline wake heat front notify kernel_flags child_process file_changes",
     "config rows+list",
     "command timers events nodes wait_many handle_table",
     "refusal front_pass",

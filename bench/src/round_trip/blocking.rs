@@ -6,7 +6,7 @@ use crate::pin::Placement;
 use crate::served::Server;
 use crate::subject::{Recorder, Slice, Stretch, Subject};
 use crate::sys::allocator;
-use crate::waiter::bare_epoll::BareEpoll;
+use crate::waiter::bare_epoll::{BareEpoll, BareOnce, BareOuter};
 use crate::waiter::mio::MioPoll;
 use crate::waiter::ours::Ours;
 use crate::waiter::outer::Outer;
@@ -83,6 +83,16 @@ pub(crate) fn before(placement: &Placement) -> Result<Box<dyn Subject>> {
 /// Each thread with its own epoll set: the direct floor.
 pub(crate) fn bare_epoll(placement: &Placement) -> Result<Box<dyn Subject>> {
     direct(placement, |socket| BareEpoll::new(socket))
+}
+
+/// The same, one-shot.
+pub(crate) fn bare_epoll_once(placement: &Placement) -> Result<Box<dyn Subject>> {
+    direct(placement, BareOnce::new)
+}
+
+/// The same, with a set around each set.
+pub(crate) fn bare_epoll_outer(placement: &Placement) -> Result<Box<dyn Subject>> {
+    direct(placement, |socket| BareOuter::new(socket))
 }
 
 /// Each thread with its own `mio::Poll`.

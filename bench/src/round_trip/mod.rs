@@ -43,6 +43,8 @@ fn subjects() -> Vec<Entry> {
         Entry::ours("adaptive-cold", adaptive_cold::open).part(MOVE),
         Entry::peer("before", blocking::before),
         Entry::peer("bare-epoll", blocking::bare_epoll),
+        Entry::peer("bare-epoll-once", blocking::bare_epoll_once),
+        Entry::peer("bare-epoll-outer", blocking::bare_epoll_outer),
         Entry::peer("mio", blocking::mio),
     ];
     subjects.extend(peers());

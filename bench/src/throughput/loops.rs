@@ -35,13 +35,22 @@ pub(crate) fn ours(placement: &Placement, mode: Mode, policy: FrontPolicy) -> Re
 
 /// A level-triggered epoll set, used directly.
 pub(crate) fn bare_epoll(_: &Placement) -> Result<Box<dyn Subject>> {
+    bare(EventFlags::IN)
+}
+
+/// A one-shot epoll set, used directly: what arming again costs whoever does it.
+pub(crate) fn bare_epoll_once(_: &Placement) -> Result<Box<dyn Subject>> {
+    bare(EventFlags::IN | EventFlags::ONESHOT)
+}
+
+fn bare(flags: EventFlags) -> Result<Box<dyn Subject>> {
     let flock = Flock::open()?;
     let set = epoll::create(CreateFlags::CLOEXEC)?;
     for (token, socket) in (0..).zip(flock.watched()) {
-        epoll::add(&set, socket, EventData::new_u64(token), EventFlags::IN)?;
+        epoll::add(&set, socket, EventData::new_u64(token), flags)?;
     }
     flock.activate()?;
-    let turns = BareEpoll { set, events: Vec::with_capacity(BATCH) };
+    let turns = BareEpoll { set, flags, events: Vec::with_capacity(BATCH) };
     Ok(Box::new(Loop { turns, flock, meter: Meter::new() }))
 }
 
@@ -155,6 +164,7 @@ impl Turns for Ours {
 
 struct BareEpoll {
     set: OwnedFd,
+    flags: EventFlags,
     events: Vec<epoll::Event>,
 }
 
@@ -167,7 +177,11 @@ impl Turns for BareEpoll {
         }
         for event in &self.events {
             let number = usize::try_from(event.data.u64())?;
-            if flock.take(number)? {
+            let taken = flock.take(number)?;
+            if self.flags.contains(EventFlags::ONESHOT) {
+                epoll::modify(&self.set, &flock.watched()[number], event.data, self.flags)?;
+            }
+            if taken {
                 flock.give(number)?;
                 meter.tick();
             }

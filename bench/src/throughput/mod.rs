@@ -16,8 +16,9 @@ pub(crate) fn bench() -> Bench {
         Entry::ours("back-wait-level", |placement| loops::ours(placement, Mode::Level, FrontPolicy::Off)),
         Entry::ours("back-wait-once", |placement| loops::ours(placement, Mode::Once, FrontPolicy::Off)),
         Entry::ours("front-wait", |placement| loops::ours(placement, Mode::Level, FrontPolicy::Adaptive)),
-        Entry::ours("front-wait-once", |placement| loops::ours(placement, Mode::Once, FrontPolicy::Adaptive)),
+        Entry::ours("front-wait-once", |placement| loops::ours(placement, Mode::Once, FrontPolicy::Always)),
         Entry::peer("bare-epoll", loops::bare_epoll),
+        Entry::peer("bare-epoll-once", loops::bare_epoll_once),
         Entry::peer("mio", loops::mio),
     ];
     subjects.extend(peers());

@@ -91,7 +91,10 @@ fn a2_libuv_4584_the_descriptor_is_readable_exactly_while_something_is_undeliver
                 assert_eq!(told.len(), 1, "{setup:?}, {mode:?}");
                 let index = watches.iter().position(|watch| *watch == told[0].watch).unwrap();
                 clear_event(&ready[index]);
-                assert!(left == 0 || is_readable_now(&mut client), "{setup:?}, {mode:?}: {left} are left");
+                if left > 0 {
+                    // The watcher may not have come to the others yet.
+                    until("the rest is readable", || is_readable_now(&mut client));
+                }
             }
             assert!(client.drained().is_empty() && !is_readable_now(&mut client), "{setup:?}, {mode:?}");
             client.wake().unwrap();

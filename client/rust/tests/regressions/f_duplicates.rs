@@ -20,6 +20,7 @@ fn f1_mio_361_a_duplicate_of_what_was_unwatched_tells_nothing() {
         let watch = client.watch(&reader, READABLE, mode, 1).unwrap();
         client.unwatch(watch).unwrap();
         drop(reader);
+        expect_quiet(&client);
         let turns = client.stats().turns;
         write_all(&writer, b"x");
         expect_quiet(&client);

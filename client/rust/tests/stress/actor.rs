@@ -2,7 +2,6 @@
 //! complains about everything that the books do not explain.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,8 +9,6 @@ use std::time::{Duration, Instant};
 use handle_watcher_client::{
     Client, ClientConfig, Code, Event, EventKind, Events, FrontPolicy, HandleId, Signals, TimerId, WatchId,
 };
-
-use rustix::event::PollFlags;
 
 use super::file::{self, File, Kind};
 use super::ledger::{Complaint, Sight, Timer, Watch};
@@ -74,6 +71,12 @@ pub(crate) struct Actor {
     wakes_told: u64,
     /// A wake of this thread's own was not told yet.
     pub(crate) owes_wake: bool,
+    /// The client is waited for as a foreign loop does, at its descriptor.
+    pub(crate) is_polled: bool,
+    /// How often it has rested.
+    rests: usize,
+    /// The stop may come at any time.
+    is_last: bool,
     /// Nobody acts; what holds of other threads' numbers stays.
     pub(crate) is_resting: bool,
     /// The step from which on events are no longer written down.
@@ -105,6 +108,9 @@ impl Actor {
             owed_gifts: BTreeSet::new(),
             wakes_told: 0,
             owes_wake: false,
+            is_polled: false,
+            rests: 0,
+            is_last: false,
             is_resting: false,
             quiet_after: u64::MAX,
             log: VecDeque::new(),
@@ -144,18 +150,23 @@ impl Actor {
             self.rest()?;
         }
         self.world.progress[self.me].fetch_or(1 << 63, Ordering::SeqCst);
-        loop {
+        self.is_last = true;
+        while !self.world.has_stopped() {
             self.act_once()?;
         }
+        // What was told is handed out, then that it is over.
+        while self.take(Some(self.world.habits.patience))? > 0 {}
+        Err("C14a: the stop has returned, and a wait goes on".to_owned().into())
     }
 
-    fn act_once(&mut self) -> Step {
+    pub(crate) fn act_once(&mut self) -> Step {
         if self.world.failure.is_set() {
             return Err(Trouble::Complaint("another thread has failed".to_owned()));
         }
         self.world.progress[self.me].fetch_add(1, Ordering::Relaxed);
         self.step += 1;
-        self.act()
+        // The stop is to meet somebody who is making a watch.
+        if self.is_last && self.random.chance(50) { self.make_watch() } else { self.act() }
     }
 
     /// Everybody stops acting: what is owed must be told, and the watcher's count of watches is the sum of ours.
@@ -186,7 +197,11 @@ impl Actor {
         for watch in self.watches.values_mut().filter(|watch| watch.is_foreign()) {
             watch.lose_sight();
         }
-        Ok(())
+        self.rests += 1;
+        if self.rests % self.world.doors.len() == self.me {
+            self.act_alone()?;
+        }
+        self.meet()
     }
 
     fn meet(&self) -> Step {
@@ -224,7 +239,8 @@ impl Actor {
     pub(crate) fn attach(&mut self) -> Step {
         let spin = Duration::from_micros(if self.random.chance(10) { 20 } else { 0 });
         let front = self.random.pick(&[FrontPolicy::Off, FrontPolicy::Adaptive, FrontPolicy::Always]);
-        self.note(format!("attach, front {front:?}, spin {spin:?}"));
+        self.is_polled = self.random.chance(25);
+        self.note(format!("attach, front {front:?}, spin {spin:?}, polled {}", self.is_polled));
         match Client::attach_with(&self.world.watcher, ClientConfig { spin, front }) {
             Ok(client) => {
                 let mut door = self.world.door(self.me);
@@ -444,6 +460,7 @@ impl Actor {
         let foreign: Vec<WatchId> =
             self.watches.iter().filter(|(_, watch)| watch.is_foreign()).map(|(&id, _)| id).collect();
         for id in foreign {
+            self.look_at(id);
             self.arm(id, None)?;
         }
         // What was unwatched before this can no longer be in an event that is still to be looked at.
@@ -454,36 +471,15 @@ impl Actor {
         for (&id, gift) in door.gifts.iter().filter(|(_, gift)| !gift.wished.is_empty()) {
             let armed = self.client().arm(id);
             let holds = !file::holds(gift.number, gift.wished).is_empty();
-            if self.check("arm", armed, &[Code::NotFound])?.is_none() || holds {
+            let is_armed = self.check("arm", armed, &[Code::NotFound])?.is_some();
+            if is_armed && world.is_gone(gift.number, gift.closes) {
+                return Err(format!("C5d: arm of {id} succeeded, and its number was closed: {gift:?}").into());
+            }
+            if !is_armed || holds {
                 self.owed_gifts.insert(id);
             }
         }
         Ok(())
-    }
-
-    /// While everybody rests: the port's descriptor is readable exactly while a drain returns something (C9b). Timers go
-    /// on meanwhile, so only what is so again and again is wrong.
-    fn compare_descriptor(&mut self) -> Step {
-        if !self.random.chance(25) {
-            return Ok(());
-        }
-        self.note("compare the port's descriptor with what it hands out");
-        let mut wrong = 0;
-        while wrong < 5 {
-            let number = match self.client().descriptor() {
-                Ok(descriptor) => descriptor.as_raw_fd(),
-                Err(status) => return Err(format!("C9b: no descriptor: {status}").into()),
-            };
-            let is_readable = sys::poll_now(number).contains(PollFlags::IN);
-            let taken = self.take(None)?;
-            if is_readable == (taken > 0) {
-                return Ok(());
-            }
-            self.note(format!("  readable {is_readable}, and {taken} events"));
-            wrong += 1;
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Err("C9b: the port's descriptor and its hand-outs disagree".to_owned().into())
     }
 
     /// Waits until everything that must be told has been told.
@@ -497,12 +493,13 @@ impl Actor {
                 return Ok(());
             };
             let waited = Instant::now();
-            let taken = self.take(Some(self.world.patience))?;
-            if taken == 0 || waited.elapsed() >= self.world.patience {
+            let patience = self.world.habits.patience;
+            let taken = if self.is_polled { self.take_polled(patience) } else { self.take(Some(patience)) }?;
+            if taken == 0 || waited.elapsed() >= self.world.habits.patience {
                 let owed = self.autopsy(owed);
                 return Err(format!("lost, or told only when the wait had timed out: {owed}").into());
             }
-            if began.elapsed() >= self.world.patience {
+            if began.elapsed() >= self.world.habits.patience {
                 let owed = self.autopsy(owed);
                 return Err(format!("not told while other things were: {owed}").into());
             }

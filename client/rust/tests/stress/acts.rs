@@ -7,7 +7,6 @@ use handle_watcher_client::{Mode, Signals};
 use super::actor::{Actor, Seat, Step, Zombie};
 use super::file::{File, Kind, to_signals};
 use super::sys;
-use super::world::SEATS;
 
 const MOST_ZOMBIES: usize = 4;
 
@@ -45,7 +44,7 @@ impl Actor {
     }
 
     pub(crate) fn any_seat(&mut self) -> usize {
-        self.random.index(SEATS)
+        self.random.index(self.world.habits.seats)
     }
 
     pub(crate) fn any_signals(&mut self) -> Signals {
@@ -65,6 +64,9 @@ impl Actor {
     }
 
     pub(crate) fn any_mode(&mut self) -> Mode {
+        if self.world.habits.is_once_only {
+            return Mode::Once;
+        }
         self.random.pick(&[Mode::Once, Mode::Once, Mode::Edge, Mode::Level])
     }
 

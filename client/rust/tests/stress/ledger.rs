@@ -34,8 +34,11 @@ pub(crate) struct Watch {
     since: u64,
     /// Its number was closed behind its back at some time, so that NOT_FOUND may end it.
     pub(crate) may_be_gone: bool,
-    /// For a number of another thread: how often that had been closed just before the watch was made.
+    /// For a number of another thread: how often that had been closed when the watch was made; odd if it was being
+    /// closed just then.
     pub(crate) closes: u64,
+    /// For a number of another thread: how often that had been closed when it was last seen to be gone for certain.
+    pub(crate) gone_at: Option<u64>,
     /// The step at which something was last told of it.
     pub(crate) told_at: u64,
     /// It has ended, and this must be told.
@@ -73,6 +76,7 @@ impl Watch {
             since: 0,
             may_be_gone: false,
             closes: 0,
+            gone_at: None,
             told_at: 0,
             ending: None,
         }

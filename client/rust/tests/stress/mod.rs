@@ -5,6 +5,7 @@
 
 mod actor;
 mod acts;
+mod alone;
 mod file;
 mod ledger;
 mod others;
@@ -21,7 +22,7 @@ use handle_watcher_client::{Config, Stats, Watcher};
 
 use actor::Actor;
 use random::Random;
-use world::{SEATS, Watchdog, World};
+use world::{Habits, SEATS, STOPPERS, Watchdog, World};
 
 /// How a run is set up.
 #[derive(Clone, Copy, Debug)]
@@ -107,15 +108,22 @@ fn live(
 ) -> Result<(), String> {
     let config = any_config(random);
     let watcher = Watcher::spawn(config.clone()).map_err(|status| format!("no watcher: {status}"))?;
-    let world = Arc::new(World::new(watcher, settings.threads, first_number, settings.patience));
-    let (rounds, steps) = (random.below(5), 200 + random.below(1500));
+    let seats = random.pick(&[2, 4, SEATS]);
+    let (has_periodic, is_once_only) = (random.chance(50), random.chance(30));
+    let habits = Habits { patience: settings.patience, has_periodic, seats, is_once_only };
+    let world = World::new(watcher, settings.threads, first_number, habits);
+    let world = Arc::new(world);
+    // Most lives are short: a stop meets a client in the middle of something, and there is one stop in each life.
+    let rounds = if random.chance(80) { 0 } else { random.below(5) };
+    let steps = 200 + random.below(1500);
     let threads: Vec<_> = (0..settings.threads)
         .map(|me| {
             let actor = Actor::new(Arc::clone(&world), me, random.next());
             std::thread::spawn(move || actor.run(rounds, steps))
         })
         .collect();
-    let ended = oversee(&world, settings.patience, Duration::from_micros(random.below(3000)));
+    let most_delay = random.pick(&[1, 100, 1000, 3000]);
+    let ended = oversee(&world, settings.patience, Duration::from_micros(random.below(most_delay)));
     let complain = |complaint: String| format!("{complaint}\n{config:?}");
     if let Some(complaint) = world.failure.get() {
         // A thread that hangs is left behind; the others see the failure and end.
@@ -156,15 +164,26 @@ fn oversee(world: &Arc<World>, patience: Duration, delay: Duration) -> Result<()
     let is_last =
         |world: &World| world.progress.iter().all(|progress| progress.load(Ordering::SeqCst) >> 63 == 1);
     wait_until(&|| is_last(world))?;
+    if world.failure.is_set() {
+        return Ok(());
+    }
     std::thread::sleep(delay);
     world.is_stopping.store(true, Ordering::SeqCst);
-    let stoppers: Vec<_> = (0..2)
+    let stoppers: Vec<_> = (0..STOPPERS)
         .map(|_| {
             let world = Arc::clone(world);
-            std::thread::spawn(move || world.watcher.stop())
+            std::thread::spawn(move || {
+                let stopped = world.watcher.stop();
+                world.stops.fetch_add(1, Ordering::SeqCst);
+                stopped
+            })
         })
         .collect();
     wait_until(&|| world.running.load(Ordering::SeqCst) == 0)?;
+    if world.failure.is_set() {
+        // The watcher may be what hangs; then so does its stop.
+        return Ok(());
+    }
     for stopper in stoppers {
         let stopped = stopper.join().map_err(|_| "stop panicked".to_owned())?;
         stopped.map_err(|status| format!("C14b: stop was refused: {status}"))?;

@@ -8,7 +8,7 @@ use handle_watcher_client::{Code, Deadline, Signals, WatchOptions};
 use super::actor::{Actor, Step};
 use super::ledger::{Timer, Watch};
 use super::sys;
-use super::world::{Gift, SEATS};
+use super::world::Gift;
 
 const MOST_TIMERS: usize = 24;
 const MOST_PERIODIC: usize = 3;
@@ -26,7 +26,7 @@ impl Actor {
         if self.watches.values().filter(|watch| watch.is_foreign()).count() >= MOST_FOREIGN {
             return Ok(());
         }
-        let (other, seat) = (self.any_other(), self.random.index(SEATS));
+        let (other, seat) = (self.any_other(), self.any_seat());
         let number = self.world.number(other, seat);
         let (wished, mode, token) = (self.any_signals(), self.any_mode(), self.world.next_token());
         let closes = self.world.closes(number);
@@ -36,7 +36,8 @@ impl Actor {
         let mut watch = Watch::new(token, mode, wished, number, None);
         watch.made(self.step, Signals::empty(), None);
         watch.lose_sight();
-        watch.closes = closes;
+        // Closed meanwhile: which file it is of is not known.
+        watch.closes = if self.world.closes(number) == closes { closes } else { closes | 1 };
         self.watches.insert(id, watch);
         self.note(format!("  made {id}"));
         Ok(())
@@ -161,7 +162,8 @@ impl Actor {
             2 => Deadline::after(Duration::from_secs(3600)),
             _ => Deadline::after(Duration::from_micros(self.random.below(3000))),
         };
-        let is_periodic = periodic < MOST_PERIODIC && self.random.chance(20);
+        let is_periodic =
+            self.world.habits.has_periodic && periodic < MOST_PERIODIC && self.random.chance(20);
         let (period_ns, set) = if is_periodic {
             // From now on, so that a first one in the past does not bring along all that came since.
             let period = Duration::from_micros(200 + self.random.below(2000));

@@ -4,6 +4,7 @@
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -55,6 +56,13 @@ pub(crate) fn poll_now(number: RawFd) -> PollFlags {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::io::retry_on_intr(|| poll(&mut entries, Some(&now))).expect("poll of one descriptor");
     entries[0].revents()
+}
+
+/// Waits until a number is readable, for at most `timeout`. True if it is.
+pub(crate) fn wait_readable(number: RawFd, timeout: Duration) -> bool {
+    let mut entries = [PollFd::from_borrowed_fd(lend(number), PollFlags::IN)];
+    let timeout = Timespec::try_from(timeout).expect("a short time");
+    rustix::io::retry_on_intr(|| poll(&mut entries, Some(&timeout))).expect("poll of one descriptor") > 0
 }
 
 /// Reads once without blocking; nothing if nothing can be read.

@@ -18,7 +18,18 @@ impl Actor {
             return None;
         }
         let at = self.random.index(self.watches.len());
-        self.watches.keys().nth(at).copied()
+        let id = *self.watches.keys().nth(at).expect("an index below the length");
+        self.look_at(id);
+        Some(id)
+    }
+
+    /// Before something is done to a watch of another's number: notes whether that number is for certain no longer what
+    /// it was.
+    pub(crate) fn look_at(&mut self, id: WatchId) {
+        let watch = self.watches.get_mut(&id).expect("a watch of this client");
+        let closes = self.world.closes(watch.number);
+        let is_gone = watch.is_foreign() && self.world.is_gone(watch.number, watch.closes);
+        watch.gone_at = is_gone.then_some(closes);
     }
 
     fn any_deadline(&mut self, percent: u64) -> Option<Deadline> {
@@ -122,7 +133,8 @@ impl Actor {
     ) -> Step<bool> {
         let watch = &self.watches[&id];
         let file = self.file_at(watch.number);
-        let is_stale = watch.is_stale(file);
+        let is_gone = watch.gone_at == Some(self.world.closes(watch.number));
+        let is_stale = watch.is_stale(file) || is_gone;
         let may_have_ended = watch.ending.is_some() || watch.may_be_gone || watch.is_foreign();
         let mut allowed = refusals.to_vec();
         if is_stale || may_have_ended {

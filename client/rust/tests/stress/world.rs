@@ -12,6 +12,8 @@ use super::ledger::Complaint;
 
 /// How many numbers each thread owns.
 pub(crate) const SEATS: usize = 12;
+/// How many threads stop the watcher, at the same time.
+pub(crate) const STOPPERS: usize = 2;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -43,6 +45,19 @@ pub(crate) struct Door {
     pub(crate) wakes: u64,
 }
 
+/// What differs from life to life.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Habits {
+    /// How long something may take that must come at once.
+    pub(crate) patience: Duration,
+    /// Somebody may have periodic timers. They wake everybody all the time, which may hide a lost wake.
+    pub(crate) has_periodic: bool,
+    /// How many of its numbers a thread uses. Where they are few, many watches share each.
+    pub(crate) seats: usize,
+    /// Every watch is Once: only then is an entry in the back one-shot although many share it.
+    pub(crate) is_once_only: bool,
+}
+
 pub(crate) struct World {
     pub(crate) watcher: Watcher,
     pub(crate) doors: Vec<Mutex<Door>>,
@@ -57,7 +72,9 @@ pub(crate) struct World {
     clock: AtomicU64,
     tokens: AtomicU64,
     pub(crate) is_stopping: AtomicBool,
-    pub(crate) patience: Duration,
+    /// Calls of `stop` that have returned.
+    pub(crate) stops: AtomicUsize,
+    pub(crate) habits: Habits,
     gate: Gate,
     pub(crate) failure: Failure,
     /// By thread: steps done, for the watchdog.
@@ -66,7 +83,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(watcher: Watcher, threads: usize, first_number: i32, patience: Duration) -> Self {
+    pub(crate) fn new(watcher: Watcher, threads: usize, first_number: i32, habits: Habits) -> Self {
         let counters = |length: usize| (0..length).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         Self {
             watcher,
@@ -78,7 +95,8 @@ impl World {
             clock: AtomicU64::new(1),
             tokens: AtomicU64::new(1),
             is_stopping: AtomicBool::new(false),
-            patience,
+            stops: AtomicUsize::new(0),
+            habits,
             gate: Gate::new(threads),
             failure: Failure::default(),
             progress: counters(threads),
@@ -113,6 +131,19 @@ impl World {
         was_closing
             || self.closes(number) != closes
             || self.has_come_back[self.index(number)].load(Ordering::SeqCst)
+    }
+
+    /// What was at a number when it had been closed `closes` times is there no longer. Only true for as long as it is not
+    /// closed again.
+    pub(crate) fn is_gone(&self, number: i32, closes: u64) -> bool {
+        let now = self.closes(number);
+        let is_closing = closes % 2 == 1 || now % 2 == 1;
+        !is_closing && now != closes && !self.has_come_back[self.index(number)].load(Ordering::SeqCst)
+    }
+
+    /// The watcher has stopped: nothing is told from here on that was not queued before.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stops.load(Ordering::SeqCst) == STOPPERS
     }
 
     pub(crate) fn tick(&self) -> u64 {

@@ -423,11 +423,13 @@ impl Fixture {
     fn resting_watcher(&self) -> Resting {
         let until = Instant::now() + PROMPT;
         let mut turns = self.client.stats().turns;
+        let thread = thread_id(&self.thread_name);
         loop {
             std::thread::sleep(Duration::from_millis(20));
+            // One that was not given a processor for so long has not come to rest.
+            let is_asleep = thread_status(thread, "State").starts_with('S');
             let now = self.client.stats().turns;
-            if now == turns {
-                let thread = thread_id(&self.thread_name);
+            if now == turns && is_asleep {
                 return Resting { thread, turns, ticks: processor_ticks(thread) };
             }
             turns = now;

@@ -1,6 +1,8 @@
 //! C9b: the port's descriptor is readable exactly while the next drain would return something.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
+mod told;
+#[path = "../util/mod.rs"]
 mod util;
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,10 +12,10 @@ use rustix::event::epoll;
 use util::*;
 
 /// Who waits for it, and where its watches sit by default.
-const SETUPS: [Setup; 3] = [Setup::Own, Setup::Off, Setup::Always];
+pub(crate) const SETUPS: [Setup; 3] = [Setup::Own, Setup::Off, Setup::Always];
 
 /// A client whose descriptor is asked about in every way there is.
-struct Watched {
+pub(crate) struct Watched {
     client: Fixture,
     /// A foreign loop of level trigger.
     by_level: OwnedFd,
