@@ -190,10 +190,8 @@ impl Actor {
         let resumed = self.client().resume(id);
         let watch = &self.watches[&id];
         if !watch.is_paused() {
-            // It is left as it is, and the kernel is not asked.
-            let ended = watch.ending.is_some() || watch.may_be_gone || watch.is_foreign();
-            let allowed: &[Code] = if ended { &[Code::NotFound] } else { &[] };
-            return self.check("resume", resumed, allowed).map(drop);
+            // It is left as it is, but the kernel is asked whether it is there still.
+            return self.done(id, "resume", resumed, &[]).map(drop);
         }
         let never = !watch.can_resume();
         let refusals: &[Code] = if never { &[Code::FailedPrecondition] } else { &[] };
