@@ -52,10 +52,12 @@ impl WaitSet {
             return None;
         }
         if before.mode() == Mode::Once && seat.policy() == FrontPolicy::Adaptive {
+            if !before.is_in_front() && !self.has_few_rows(node) {
+                return None;
+            }
             let heat = row.heat().rearmed(Heat::tick());
             row.set_heat(heat);
-            let stays = heat.is_hot() && (before.is_in_front() || self.has_few_rows(node))
-                || before.is_in_front() && !heat.is_cold();
+            let stays = heat.is_hot() || (before.is_in_front() && !heat.is_cold());
             return seat.front().map(|front| &**front).filter(|_| stays);
         }
         seat.front_from_start(before.mode())

@@ -159,8 +159,8 @@ impl Timers {
         let end_ns = first_ns | ((1 << next) - 1);
         self.horizon_ns = if entries.len() > POURED_MOST { first_ns } else { end_ns };
         entries.drain(..).for_each(|key| self.place(key));
-        // Nothing was put into its own bucket. Its memory serves the next ones, unless those days are over.
-        if entries.capacity() <= POURED_MOST.max(4 * self.len()) {
+        // Nothing was put into its own bucket. Its memory serves the next ones, unless those days are long over.
+        if entries.capacity() <= POURED_MOST.max(64 * self.len()) {
             self.far[next] = entries;
         }
         self.near_limit = NEAR_LEAST.max(2 * self.near.len());
@@ -179,7 +179,17 @@ impl Timers {
             let (lower, upper) = self.far.split_at_mut(shared);
             lower.iter_mut().for_each(|bucket| upper[0].append(bucket));
         }
-        keys.into_iter().for_each(|Reverse(key)| self.place(key));
+        let mut place = middle + 1;
+        while place < keys.len() {
+            let Reverse(key) = keys[place];
+            if key.deadline_ns > self.horizon_ns {
+                keys.swap_remove(place);
+                self.place(key);
+            } else {
+                place += 1;
+            }
+        }
+        self.near = BinaryHeap::from(keys);
         self.near_limit = NEAR_LEAST.max(2 * self.near.len());
     }
 }
