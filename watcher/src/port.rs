@@ -371,15 +371,25 @@ impl Port {
             }
         }
         let has_turned = pass.has_turned;
+        self.control.port().count_from_front(events.len() - before);
+        self.stale = if stale == 0 { 0 } else { self.stale + stale };
+        let has_work = !self.returned.is_empty() || !self.spilled.is_empty() || !self.ended.is_empty();
+        if has_turned || has_work || stale > 0 {
+            self.follow_up(events, has_turned, is_second);
+        }
+    }
+
+    /// What is left to do after a look, which is seldom anything.
+    #[cold]
+    fn follow_up(&mut self, events: &mut Events, has_turned: bool, is_second: bool) {
+        let shared = self.control.shared();
         for reference in self.returned.drain(..) {
             shared.waits.refresh(reference, &mut self.ended);
         }
-        self.control.port().count_from_front(events.len() - before);
         if !self.spilled.is_empty() {
             self.control.port().post(shared.rows(), &self.spilled);
             self.spilled.clear();
         }
-        self.stale = if stale == 0 { 0 } else { self.stale + stale };
         self.note_ended();
         if has_turned && !is_second {
             self.look_again(events);

@@ -400,6 +400,19 @@ impl WaitSet {
             }
             Target::Row(slot) => self.rows.row(slot).descriptor(),
         };
+        self.collect_shared(front, number, sequence, event, pass)
+    }
+
+    /// The same under the node's lock. Out of line: the usual case is short, and should stay so in the caches.
+    #[inline(never)]
+    fn collect_shared(
+        &self,
+        front: &Front,
+        number: RawFd,
+        sequence: u32,
+        event: KernelEvent,
+        pass: &mut FrontPass<'_>,
+    ) -> Collected {
         let Some(mut node) = self.nodes.lock(number) else { return Collected::Stale };
         let (mut is_stale, mut has_turned) = (true, false);
         let mut rest = Signals::empty();
