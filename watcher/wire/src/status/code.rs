@@ -1,10 +1,4 @@
-//! Status: one of 17 canonical codes and a message that says what was wrong, with what value, and what to do
-//! (contract C15). The codes and their numbers are those of gRPC, so that any client can forward them.
-
-use std::borrow::Cow;
-
-/// Either a value or a [`Status`] that is not `OK`.
-pub type Result<T, E = Status> = std::result::Result<T, E>;
+//! The codes: what failed in general, as a number, a name and the digits that travel.
 
 /// The 17 canonical codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +72,38 @@ impl Code {
         self as u8
     }
 
+    /// The code that these digits name, as in the trailer `grpc-status`: one or two of them, at most 16.
+    ///
+    /// A leading zero is allowed where two digits are. None for anything else: no digits, three, a sign, a space, a
+    /// letter, more than 16. [`Status::from_trailers`](super::Status::from_trailers) makes `UNKNOWN` of those.
+    ///
+    /// ```
+    /// use handle_watcher_wire::Code;
+    ///
+    /// assert_eq!(Code::from_ascii(b"7"), Some(Code::PermissionDenied));
+    /// assert_eq!(Code::from_ascii(b"07"), Some(Code::PermissionDenied));
+    /// assert_eq!(Code::from_ascii(b"17"), None);
+    /// ```
+    #[inline]
+    pub fn from_ascii(digits: &[u8]) -> Option<Self> {
+        match *digits {
+            // Nearly every call ends well.
+            [b'0'] => Some(Self::Ok),
+            [ones] => Self::from_number(digit(ones)?),
+            [tens, ones] => Self::from_number(digit(tens)? * 10 + digit(ones)?),
+            _ => None,
+        }
+    }
+
+    /// The number in decimal digits without a leading zero, as it travels in the trailer `grpc-status`. Its bytes are
+    /// static, so nothing is made or copied.
+    #[inline]
+    pub const fn to_ascii(self) -> &'static str {
+        const DIGITS: [&str; 17] =
+            ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"];
+        DIGITS[self as usize]
+    }
+
     /// The canonical name, in capitals.
     pub const fn name(self) -> &'static str {
         match self {
@@ -108,53 +134,10 @@ impl std::fmt::Display for Code {
     }
 }
 
-/// A code and a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    code: Code,
-    message: Cow<'static, str>,
-}
-
-impl Status {
-    /// Makes a status. A message that is known beforehand costs no allocation.
-    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into() }
-    }
-
-    /// The code.
-    pub fn code(&self) -> Code {
-        self.code
-    }
-
-    /// What was wrong, with what value, and what to do.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-}
-
-impl std::fmt::Display for Status {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}: {}", self.code, self.message)
-    }
-}
-
-impl std::error::Error for Status {}
-
-impl From<Status> for std::io::Error {
-    fn from(status: Status) -> Self {
-        use std::io::ErrorKind;
-        let kind = match status.code {
-            Code::InvalidArgument | Code::OutOfRange | Code::FailedPrecondition => ErrorKind::InvalidInput,
-            Code::DeadlineExceeded => ErrorKind::TimedOut,
-            Code::NotFound => ErrorKind::NotFound,
-            Code::AlreadyExists => ErrorKind::AlreadyExists,
-            Code::PermissionDenied | Code::Unauthenticated => ErrorKind::PermissionDenied,
-            Code::Unimplemented => ErrorKind::Unsupported,
-            Code::Unavailable => ErrorKind::NotConnected,
-            _ => ErrorKind::Other,
-        };
-        Self::new(kind, status)
-    }
+/// The value of a decimal digit.
+#[inline]
+fn digit(byte: u8) -> Option<u8> {
+    byte.is_ascii_digit().then(|| byte - b'0')
 }
 
 #[cfg(test)]
@@ -166,16 +149,17 @@ mod tests {
         for (number, code) in (0_u8..).zip(Code::ALL) {
             assert_eq!(code.number(), number);
             assert_eq!(Code::from_number(number), Some(code));
+            assert_eq!(code.to_ascii(), number.to_string());
+            assert_eq!(Code::from_ascii(code.to_ascii().as_bytes()), Some(code));
         }
         assert_eq!(Code::from_number(17), None);
     }
 
     #[test]
-    fn a_status_prints_its_code_and_message_and_survives_as_an_io_error() {
-        let status = Status::new(Code::NotFound, "watch 7.1 has ended");
-        assert_eq!(status.to_string(), "NOT_FOUND: watch 7.1 has ended");
-        let error = std::io::Error::from(status.clone());
-        assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
-        assert_eq!(error.into_inner().expect("carries the status").downcast_ref::<Status>(), Some(&status));
+    fn of_all_short_texts_only_numbers_up_to_16_are_codes() {
+        let pairs = (0..=u16::MAX).map(u16::to_be_bytes);
+        assert_eq!(pairs.filter(|pair| Code::from_ascii(pair).is_some()).count(), 17);
+        let singles = (0..=u8::MAX).map(|byte| [byte]);
+        assert_eq!(singles.filter(|single| Code::from_ascii(single).is_some()).count(), 10);
     }
 }
