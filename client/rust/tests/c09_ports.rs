@@ -239,9 +239,9 @@ fn a_large_timeout_is_a_long_wait(setup: Setup) {
 fn signals_do_not_interrupt_a_wait(setup: Setup) {
     let mut client = setup.client();
     let storm = Storm::over_this_thread();
-    let deadline = Deadline::after(Duration::from_millis(150));
     let mut events = Events::with_capacity(4);
     let started = Instant::now();
+    let deadline = Deadline::after(Duration::from_millis(150));
     assert_eq!(client.wait_until(&mut events, deadline).unwrap(), 0);
     assert!(started.elapsed() >= Duration::from_millis(149));
     let (one, other) = socket_pair();

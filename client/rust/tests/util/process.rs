@@ -47,10 +47,17 @@ pub(crate) fn descriptor_count() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("proc").count() - 1
 }
 
-/// The id of this process's thread with that name.
+/// The id of this process's thread with that name. A thread takes its name when it first runs.
 #[track_caller]
 pub(crate) fn thread_id(name: &str) -> u32 {
-    find_thread(name).unwrap_or_else(|| panic!("no thread is called {name}"))
+    let until = Instant::now() + PROMPT;
+    loop {
+        if let Some(thread) = find_thread(name) {
+            return thread;
+        }
+        assert!(Instant::now() < until, "no thread is called {name}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 pub(crate) fn find_thread(name: &str) -> Option<u32> {
