@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::wait_set::{Ended, SEQUENCE_BITS, SEQUENCE_MASK, WaitSet, armed_wish, is_gone, is_served_by};
 
 /// So many rows of one number at most may be in fronts because they are hot.
-const SHARED_IN_FRONT: usize = 4;
+const SHARED_IN_FRONT: u32 = 4;
 
 /// What a front's entry of one number has to be for the rows it serves there.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +65,9 @@ impl WaitSet {
 
     /// An entry in a front is made of all its rows at each arm, so a number that many watch is better off in the back.
     fn has_few_rows(&self, node: &Node) -> bool {
+        if node.back_rows > SHARED_IN_FRONT {
+            return false;
+        }
         let mut slot = node.rows.head();
         for _ in 0..SHARED_IN_FRONT {
             if slot == NIL {
