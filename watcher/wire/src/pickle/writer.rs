@@ -34,12 +34,14 @@ pub struct Claim {
 
 impl Writer {
     /// A writer of frames whose header is the size word alone.
+    #[inline]
     pub fn new() -> Self {
         Self::with_header_size(HeaderSize::PLAIN)
     }
 
     /// A writer of frames with this header. What lies behind the size word is zero until
     /// [`header_mut`](Self::header_mut) changes it.
+    #[inline]
     pub fn with_header_size(header_size: HeaderSize) -> Self {
         let header_bytes = header_size.bytes();
         let mut bytes = Vec::with_capacity(header_bytes + UNIT_BYTES);
@@ -239,6 +241,7 @@ impl Writer {
     }
 
     /// Begins another frame in the same buffer: no payload, a header of zeros, nothing refused.
+    #[inline]
     pub fn clear(&mut self) {
         self.bytes.truncate(self.header_bytes);
         self.bytes.fill(0);

@@ -63,11 +63,13 @@ impl Code {
     ];
 
     /// The code with this number; none of more than 16.
+    #[inline]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
     /// The number, the same in every language.
+    #[inline]
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -89,8 +91,8 @@ impl Code {
         match *digits {
             // Nearly every call ends well.
             [b'0'] => Some(Self::Ok),
-            [ones] => Self::from_number(digit(ones)?),
-            [tens, ones] => Self::from_number(digit(tens)? * 10 + digit(ones)?),
+            [ones] | [b'0', ones] => Self::from_number(digit(ones)?),
+            [b'1', ones] => Self::from_number(digit(ones)? + 10),
             _ => None,
         }
     }
