@@ -149,6 +149,7 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 impl From<ReadError> for Status {
+    #[cold]
     fn from(error: ReadError) -> Self {
         Self::new(error.code(), error.to_string())
     }

@@ -30,16 +30,16 @@ impl<'a> Reader<'a> {
     ///
     /// `INVALID_ARGUMENT` if there is no size word, if it says more than there is, or if what is left for the header
     /// is nothing or no multiple of 4.
+    #[inline]
     pub fn new(frame: &'a [u8]) -> Result<Self> {
-        let payload_bytes = size_word(frame).ok_or_else(|| no_size_word(frame.len()))?;
-        let header_bytes = usize::try_from(payload_bytes)
-            .ok()
-            .and_then(|payload_bytes| frame.len().checked_sub(payload_bytes))
-            .ok_or_else(|| too_large(payload_bytes, frame.len()))?;
-        if header_bytes == 0 || header_bytes != aligned(header_bytes) {
-            return Err(crooked_header(header_bytes, payload_bytes, frame.len()));
+        let Some(payload_bytes) = size_word(frame) else { return Err(no_size_word(frame.len())) };
+        match usize::try_from(payload_bytes).ok().and_then(|payload| frame.len().checked_sub(payload)) {
+            None => Err(too_large(payload_bytes, frame.len())),
+            Some(header_bytes) if header_bytes == 0 || !header_bytes.is_multiple_of(4) => {
+                Err(crooked_header(header_bytes, payload_bytes, frame.len()))
+            }
+            Some(header_bytes) => Ok(Self::split(frame, header_bytes)),
         }
-        Ok(Self::split(frame, header_bytes))
     }
 
     /// Reads a frame with a header of known length.
@@ -47,45 +47,43 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// `INVALID_ARGUMENT` unless the frame is exactly the header and as many bytes as its size word says.
+    #[inline]
     pub fn with_header_size(header_size: HeaderSize, frame: &'a [u8]) -> Result<Self> {
-        let payload_bytes = size_word(frame).ok_or_else(|| no_size_word(frame.len()))?;
+        let Some(payload_bytes) = size_word(frame) else { return Err(no_size_word(frame.len())) };
         let expected_bytes = header_size.bytes() as u64 + u64::from(payload_bytes);
         if expected_bytes != frame.len() as u64 {
-            return Err(Status::new(
-                Code::InvalidArgument,
-                format!(
-                    "a frame with a header of {} and a payload of {payload_bytes} bytes is not {} bytes long; cut \
-                     frames with find_next",
-                    header_size.bytes(),
-                    frame.len()
-                ),
-            ));
+            return Err(another_length(header_size, payload_bytes, frame.len()));
         }
         Ok(Self::split(frame, header_size.bytes()))
     }
 
+    #[inline]
     fn split(frame: &'a [u8], header_bytes: usize) -> Self {
         let (header, payload) = frame.split_at(header_bytes);
         Self { header, payload, rest: payload }
     }
 
     /// The header behind its size word. Empty for [`HeaderSize::PLAIN`].
+    #[inline]
     pub fn header(&self) -> &'a [u8] {
         self.header.get(SIZE_WORD_BYTES..).unwrap_or_default()
     }
 
     /// The whole payload, whatever was read of it.
+    #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
     /// How many bytes are left to read, padding included. Zero after a failed read.
+    #[inline]
     pub fn remaining_bytes(&self) -> usize {
         self.rest.len()
     }
 
     /// Whether nothing is left to read. So a writer may add values that an older reader does not ask for, and a newer
     /// reader can tell that an older writer has not added them.
+    #[inline]
     pub fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }
@@ -364,6 +362,18 @@ fn crooked_header(header_bytes: usize, payload_bytes: u32, frame_bytes: usize) -
         format!(
             "a frame of {frame_bytes} bytes with {payload_bytes} bytes of payload leaves {header_bytes} for the header, \
              which takes a multiple of 4 and at least 4; cut frames with find_next"
+        ),
+    )
+}
+
+#[cold]
+fn another_length(header_size: HeaderSize, payload_bytes: u32, frame_bytes: usize) -> Status {
+    let header_bytes = header_size.bytes();
+    Status::new(
+        Code::InvalidArgument,
+        format!(
+            "a frame with a header of {header_bytes} and a payload of {payload_bytes} bytes is not {frame_bytes} bytes \
+             long; cut frames with find_next"
         ),
     )
 }

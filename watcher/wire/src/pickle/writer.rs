@@ -34,15 +34,27 @@ pub struct Claim {
 
 impl Writer {
     /// A writer of frames whose header is the size word alone.
+    #[inline]
     pub fn new() -> Self {
         Self::with_header_size(HeaderSize::PLAIN)
     }
 
     /// A writer of frames with this header. What lies behind the size word is zero until
     /// [`header_mut`](Self::header_mut) changes it.
+    #[inline]
     pub fn with_header_size(header_size: HeaderSize) -> Self {
+        Self::with_capacity(header_size, UNIT_BYTES)
+    }
+
+    /// A writer of frames with this header that has room for so many bytes of payload from the start, in units of 64.
+    /// For a writer that knows beforehand what it will hold: each value takes its size rounded up to 4, and 4 more if it
+    /// has a length.
+    #[inline]
+    pub fn with_capacity(header_size: HeaderSize, payload_bytes: usize) -> Self {
         let header_bytes = header_size.bytes();
-        let mut bytes = Vec::with_capacity(header_bytes + UNIT_BYTES);
+        let capacity =
+            payload_bytes.clamp(UNIT_BYTES, PAYLOAD_BYTES_MOST - UNIT_BYTES).next_multiple_of(UNIT_BYTES);
+        let mut bytes = Vec::with_capacity(header_bytes + capacity);
         bytes.resize(header_bytes, 0);
         Self { bytes, header_bytes, payload_limit_bytes: PAYLOAD_BYTES_MOST, refusal: None }
     }
@@ -142,7 +154,9 @@ impl Writer {
     pub fn write_bytes(&mut self, value: &[u8]) {
         if self.make_room(value.len()) {
             self.bytes.extend_from_slice(value);
-            self.pad();
+            if !value.len().is_multiple_of(4) {
+                self.bytes.resize(aligned(self.bytes.len()), 0);
+            }
         }
     }
 
@@ -190,8 +204,8 @@ impl Writer {
         &mut self.bytes[SIZE_WORD_BYTES..self.header_bytes]
     }
 
-    /// Makes room for this many more bytes of payload at once. Each value takes its size rounded up to 4, and 4 more
-    /// if it has a length. Beyond the limit there is nothing to make room for, and nothing happens.
+    /// Makes room for this many more bytes of payload at once, counted as for
+    /// [`with_capacity`](Self::with_capacity). Beyond the limit there is nothing to make room for, and nothing happens.
     pub fn reserve(&mut self, additional_bytes: usize) {
         let capacity = self.payload_capacity_bytes();
         if let Some(capacity) = reserved(capacity, self.payload_bytes(), additional_bytes)
@@ -239,6 +253,7 @@ impl Writer {
     }
 
     /// Begins another frame in the same buffer: no payload, a header of zeros, nothing refused.
+    #[inline]
     pub fn clear(&mut self) {
         self.bytes.truncate(self.header_bytes);
         self.bytes.fill(0);
@@ -327,13 +342,6 @@ impl Writer {
         self.bytes.reserve_exact(capacity.saturating_sub(self.payload_bytes()));
     }
 
-    /// Fills up to whole words.
-    #[inline]
-    fn pad(&mut self) {
-        let whole = aligned(self.bytes.len());
-        self.bytes.resize(whole, 0);
-    }
-
     #[cold]
     fn refuse_length(&mut self, what: &str, number: usize) {
         let offset = self.payload_bytes();
@@ -396,6 +404,13 @@ mod tests {
         assert_eq!(writer.payload_capacity_bytes(), 1152);
         writer.reserve(0);
         assert_eq!(writer.payload_capacity_bytes(), 1152);
+    }
+
+    #[test]
+    fn a_capacity_from_the_start_is_in_units_of_64() {
+        for (asked, given) in [(0, 64), (64, 64), (65, 128), (1000, 1024)] {
+            assert_eq!(Writer::with_capacity(HeaderSize::PLAIN, asked).payload_capacity_bytes(), given);
+        }
     }
 
     #[test]

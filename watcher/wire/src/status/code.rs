@@ -63,11 +63,13 @@ impl Code {
     ];
 
     /// The code with this number; none of more than 16.
+    #[inline]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
     /// The number, the same in every language.
+    #[inline]
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -89,8 +91,8 @@ impl Code {
         match *digits {
             // Nearly every call ends well.
             [b'0'] => Some(Self::Ok),
-            [ones] => Self::from_number(digit(ones)?),
-            [tens, ones] => Self::from_number(digit(tens)? * 10 + digit(ones)?),
+            [ones @ b'0'..=b'9'] | [b'0', ones @ b'0'..=b'9'] => Some(Self::ALL[usize::from(ones - b'0')]),
+            [b'1', ones @ b'0'..=b'6'] => Some(Self::ALL[usize::from(ones - b'0') + 10]),
             _ => None,
         }
     }
@@ -132,12 +134,6 @@ impl std::fmt::Display for Code {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(self.name())
     }
-}
-
-/// The value of a decimal digit.
-#[inline]
-fn digit(byte: u8) -> Option<u8> {
-    byte.is_ascii_digit().then(|| byte - b'0')
 }
 
 #[cfg(test)]

@@ -30,23 +30,10 @@ const NO_DIGIT: u8 = 0xFF;
 /// assert_eq!(encode_message("50% of café\n"), "50%25 of caf%C3%A9%0A");
 /// ```
 pub fn encode_message(message: &str) -> Cow<'_, str> {
-    let bytes = message.as_bytes();
-    let escaped = count(bytes, must_be_escaped);
-    if escaped == 0 {
-        return Cow::Borrowed(message);
+    match find(message.as_bytes(), must_be_escaped) {
+        None => Cow::Borrowed(message),
+        Some(first_at) => Cow::Owned(encode_from(message, first_at)),
     }
-    let mut encoded = String::with_capacity(bytes.len() + 2 * escaped);
-    let mut clean_from = 0;
-    for (at, &byte) in bytes.iter().enumerate().filter(|&(_, &byte)| must_be_escaped(byte)) {
-        // Every byte that is not ASCII is escaped, so a stretch that is not empty is whole characters.
-        if clean_from < at {
-            encoded.push_str(&message[clean_from..at]);
-        }
-        encoded.push_str(escape(byte));
-        clean_from = at + 1;
-    }
-    encoded.push_str(&message[clean_from..]);
-    Cow::Owned(encoded)
 }
 
 /// The message behind the bytes of a trailer `grpc-message`, whoever encoded them. The same bytes if there is nothing
@@ -69,6 +56,26 @@ pub fn decode_message(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
+/// Encodes a message whose first byte to escape is known.
+fn encode_from(message: &str, first_at: usize) -> String {
+    let bytes = message.as_bytes();
+    let escaped = bytes[first_at..].iter().filter(|&&byte| must_be_escaped(byte)).count();
+    let mut encoded = String::with_capacity(bytes.len() + 2 * escaped);
+    let mut clean_from = 0;
+    let mut next_at = Some(first_at);
+    while let Some(at) = next_at {
+        // Every byte that is not ASCII is escaped, so a stretch that is not empty is whole characters.
+        if clean_from < at {
+            encoded.push_str(&message[clean_from..at]);
+        }
+        encoded.push_str(escape(bytes[at]));
+        clean_from = at + 1;
+        next_at = find(&bytes[clean_from..], must_be_escaped).map(|length| clean_from + length);
+    }
+    encoded.push_str(&message[clean_from..]);
+    encoded
+}
+
 /// Decodes bytes whose first escape is known.
 fn decode_from(bytes: &[u8], first_at: usize, first: u8) -> String {
     let mut decoded = Vec::with_capacity(bytes.len() - 2);
@@ -88,7 +95,7 @@ fn decode_from(bytes: &[u8], first_at: usize, first: u8) -> String {
 fn next_escape(bytes: &[u8], from: usize) -> Option<(usize, u8)> {
     let mut at = from;
     loop {
-        at += find(&bytes[at..], b'%')?;
+        at += find(&bytes[at..], |byte| byte == b'%')?;
         if let Some(&[high, low]) = bytes[at + 1..].first_chunk() {
             let (high, low) = (DIGIT_VALUES[usize::from(high)], DIGIT_VALUES[usize::from(low)]);
             // A digit is below 16, so both are digits where neither has a high bit.
@@ -110,23 +117,19 @@ fn escape(byte: u8) -> &'static str {
     &ESCAPES[at..at + 3]
 }
 
-/// How many bytes are of this sort. Block by block, because a compiler makes one comparison of a whole block.
+/// Where a byte of this sort stands for the first time.
+///
+/// Whole blocks are looked at first, without a way out of the middle: so a compiler makes one comparison of a block.
 #[inline]
-fn count(bytes: &[u8], is_counted: impl Fn(u8) -> bool) -> usize {
-    let (blocks, tail) = bytes.as_chunks::<BLOCK_BYTES>();
-    let in_block = |block: &[u8]| block.iter().map(|&byte| u8::from(is_counted(byte))).sum::<u8>();
-    blocks.iter().map(|block| usize::from(in_block(block))).sum::<usize>() + usize::from(in_block(tail))
-}
-
-/// Where a byte stands for the first time.
-#[inline]
-fn find(bytes: &[u8], wanted: u8) -> Option<usize> {
-    let (blocks, tail) = bytes.as_chunks::<BLOCK_BYTES>();
-    // Without a way out of the middle, a block is one comparison.
-    let holds = |block: &[u8; BLOCK_BYTES]| block.iter().fold(false, |found, &byte| found | (byte == wanted));
+fn find(bytes: &[u8], is_wanted: impl Fn(u8) -> bool) -> Option<usize> {
+    let holds = |block: &[u8; BLOCK_BYTES]| block.iter().fold(false, |found, &byte| found | is_wanted(byte));
+    let (blocks, tail) = bytes.as_chunks();
     let clean = blocks.iter().position(holds).unwrap_or(blocks.len()) * BLOCK_BYTES;
-    let rest = if clean < blocks.len() * BLOCK_BYTES { &bytes[clean..] } else { tail };
-    rest.iter().position(|&byte| byte == wanted).map(|at| clean + at)
+    // The tail reaches back over what is known to be clean, to be a block, too.
+    if clean + tail.len() == bytes.len() && !bytes.last_chunk().is_none_or(holds) {
+        return None;
+    }
+    bytes[clean..].iter().position(|&byte| is_wanted(byte)).map(|at| clean + at)
 }
 
 const fn escape_bytes() -> [u8; 768] {
@@ -182,13 +185,13 @@ mod tests {
 
     #[test]
     fn a_byte_is_found_wherever_it_stands() {
+        let is_percent = |byte| byte == b'%';
         for length in 0..50 {
             let mut bytes = vec![b'a'; length];
-            assert_eq!(find(&bytes, b'%'), None);
+            assert_eq!(find(&bytes, is_percent), None);
             for at in (0..length).rev() {
                 bytes[at] = b'%';
-                assert_eq!(find(&bytes, b'%'), Some(at));
-                assert_eq!(count(&bytes, |byte| byte == b'%'), length - at);
+                assert_eq!(find(&bytes, is_percent), Some(at));
             }
         }
     }
