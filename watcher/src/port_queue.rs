@@ -180,13 +180,17 @@ impl PortQueue {
             // Rung for a sleep that ended by itself.
             front.hush();
         }
+        self.publish_counts(&queue);
         self.settle_bell(&mut queue, true);
     }
 
     /// After a hand-out: the bell is rung exactly while something is queued. `was_heard`: the front's set has reported
     /// the bell since the last time, so that ring is used up.
     pub(crate) fn settle(&self, was_heard: bool) {
-        self.settle_bell(&mut self.lock(), was_heard);
+        let mut queue = self.lock();
+        // Timers that fired just now are in the queue and not announced yet.
+        self.publish_counts(&queue);
+        self.settle_bell(&mut queue, was_heard);
     }
 
     fn settle_bell(&self, queue: &mut Queue, was_heard: bool) {

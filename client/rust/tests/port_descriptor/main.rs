@@ -1,6 +1,7 @@
 //! C9b: the port's descriptor is readable exactly while the next drain would return something.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
+mod timers;
 mod told;
 #[path = "../util/mod.rs"]
 mod util;
