@@ -260,7 +260,10 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     Mutation {
         rule: "BellUnderLock",
         file: "port_queue.rs",
-        text: "        self.settle_bell(&mut self.lock(), was_heard);",
+        text: "        let mut queue = self.lock();
+        // Timers that fired just now are in the queue and not announced yet.
+        self.publish_counts(&queue);
+        self.settle_bell(&mut queue, was_heard);",
         instead: "        let is_empty = !self.looks_ready();
         std::thread::sleep(std::time::Duration::from_micros(50));
         let mut queue = self.lock();
