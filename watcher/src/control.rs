@@ -76,8 +76,9 @@ impl Control {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the descriptor is not open, or for unknown signal bits; `FAILED_PRECONDITION` if it is a
-    /// regular file or a directory, for [`Mode::Level`] at a port that is told by a call, or after a fork; `RESOURCE_EXHAUSTED` at a limit, ours or the kernel's; `UNAVAILABLE` after the
-    /// watcher stopped or the client was dropped.
+    /// regular file or a directory, for [`Mode::Level`] at a port that is told by a call, or after a fork;
+    /// `RESOURCE_EXHAUSTED` at a limit, ours or the kernel's; `UNAVAILABLE` after the watcher stopped or the client was
+    /// dropped.
     pub fn watch(&self, handle: impl AsFd, signals: Signals, mode: Mode, token: Token) -> Result<WatchId> {
         self.watch_with(handle, WatchOptions::new(signals, mode, token))
     }

@@ -427,7 +427,7 @@ impl WaitSet {
     /// more, and the port's descriptor would be readable for nothing.
     pub(crate) fn register_front(&self, number: RawFd, node: &mut Node, front: &Front) -> Result<(), Errno> {
         let entry = self.entry_of(number, node, front);
-        if entry.mode.is_some() && (entry.union.is_empty() || entry.is_told()) {
+        if entry.is_told() {
             return self.evict(number, node, front, |_| true);
         }
         self.put_entry(number, node, front, entry)
@@ -436,9 +436,6 @@ impl WaitSet {
     /// The same for the front's own thread after a delivery, which takes that report at once.
     pub(crate) fn turn_front(&self, number: RawFd, node: &mut Node, front: &Front) -> Result<(), Errno> {
         let entry = self.entry_of(number, node, front);
-        if entry.mode.is_some() && entry.union.is_empty() {
-            return self.evict(number, node, front, |_| true);
-        }
         self.put_entry(number, node, front, entry)
     }
 
@@ -472,6 +469,7 @@ impl WaitSet {
     ) -> Result<(), Errno> {
         let trigger = match entry.mode {
             None => return front.delete(number),
+            Some(_) if entry.union.is_empty() => return self.evict(number, node, front, |_| true),
             Some(Mode::Once) => EventFlags::ONESHOT,
             Some(Mode::Edge) => EventFlags::ET,
             Some(Mode::Level) if entry.is_silent => EventFlags::ET,

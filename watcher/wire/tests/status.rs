@@ -5,8 +5,7 @@ mod util;
 
 use handle_watcher_wire::status::{Code, HttpStatus, Status, decode_message, encode_message};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-use util::{bytes, cases, number, text, vectors};
+use util::{bytes, cases, fixed_cases, number, text, vectors};
 
 const VECTORS: &str = include_str!("vectors/status.json");
 
@@ -118,18 +117,8 @@ fn some_bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(byte, 0..100)
 }
 
-/// The same cases in every run, so that a failure comes back.
-fn config() -> ProptestConfig {
-    ProptestConfig {
-        cases: 1000,
-        rng_seed: RngSeed::Fixed(1),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(fixed_cases(1000))]
 
     #[test]
     fn every_message_comes_back(message in any::<String>(), code in prop::sample::select(Code::ALL.to_vec())) {

@@ -2,7 +2,8 @@
 
 use handle_watcher_wire::pickle::{HeaderSize, ReadError, Reader, Writer, find_next};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
+
+use crate::util::fixed_cases;
 
 /// One value of each kind.
 #[derive(Clone, Debug)]
@@ -130,18 +131,8 @@ fn frame(header_size: HeaderSize, items: &[Item]) -> Vec<u8> {
     writer.finish().expect("nothing was refused")
 }
 
-/// The same cases in every run, so that a failure comes back.
-fn config() -> ProptestConfig {
-    ProptestConfig {
-        cases: 500,
-        rng_seed: RngSeed::Fixed(1),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(fixed_cases(500))]
 
     #[test]
     fn what_was_written_is_read(header_size in a_header_size(), items in prop::collection::vec(an_item(), 0..20)) {

@@ -1,6 +1,8 @@
 //! What the tests that run vectors share.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+use proptest::prelude::ProptestConfig;
+use proptest::test_runner::RngSeed;
 use serde_json::Value;
 
 /// A file of vectors.
@@ -31,4 +33,14 @@ pub(crate) fn number(value: &Value) -> usize {
 pub(crate) fn bytes(digits: &str) -> Vec<u8> {
     let pair = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal digits");
     (0..digits.len()).step_by(2).map(pair).collect()
+}
+
+/// The same cases in every run, so that a failure comes back.
+pub(crate) fn fixed_cases(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        rng_seed: RngSeed::Fixed(1),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
