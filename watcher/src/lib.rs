@@ -6,6 +6,12 @@
 //! control request → rows and kernel set → poll → ready scan → event port → client
 //!        └─ timers → command queue ────────↑
 //! ```
+//!
+//! # Tracing
+//!
+//! Through `tracing`, under the targets `handle_watcher::watcher` and `handle_watcher::port` (errors and warnings; the
+//! life of the thread at `info`, rebuilt fronts at `debug`), `handle_watcher::control` and `handle_watcher::turn` (each
+//! new watch and each stale report, at `trace`). Nothing is said for each event. The table is in ARCHITECTURE.md.
 
 // A loom build has the state word and the wake flags alone, without most of those who use them.
 #![cfg_attr(loom, allow(dead_code))]

@@ -131,6 +131,24 @@ fn the_table_of_layers_names_only_files() {
     assert_none(&stale);
 }
 
+/// The table in ARCHITECTURE.md has a row for each target, and a word in the column of each level it is used with.
+#[test]
+fn the_table_of_tracing_names_every_target_and_level() {
+    let architecture = fs::read_to_string(top().join("ARCHITECTURE.md")).expect("it stands at the top");
+    let levels = ["error", "warn", "info", "debug", "trace"];
+    for file in files("watcher/src", is_rust) {
+        for (column, level) in levels.iter().enumerate() {
+            let start = format!("tracing::{level}!(target: \"");
+            for rest in file.text.split(&start).skip(1) {
+                let target = rest.split('"').next().unwrap_or_default();
+                let row = architecture.lines().find(|line| line.starts_with(&format!("| `{target}` |")));
+                let cell = row.and_then(|row| row.split('|').nth(2 + column)).unwrap_or_default();
+                assert!(!cell.trim().is_empty(), "{}: `{target}` at {level} is not in the table", file.path);
+            }
+        }
+    }
+}
+
 #[test]
 fn unsafe_code_lives_in_sys_and_says_why() {
     let files = library_files();
