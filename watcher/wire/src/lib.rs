@@ -5,7 +5,7 @@
 //! thing everywhere. Signals are readiness conditions of a handle; they have nothing to do with POSIX signals.
 //!
 //! What travels between processes has its bytes here, too: [`pickle`] writes and reads frames of values, [`status`] the
-//! two trailers that tell how a call ended.
+//! two trailers that tell how a call ended, [`protocol`] what a client and the service say to each other in frames.
 //!
 //! ```
 //! use handle_watcher_wire::pickle::{Reader, Writer};
@@ -32,6 +32,7 @@
 mod event;
 mod id;
 pub mod pickle;
+pub mod protocol;
 mod signals;
 pub mod status;
 
