@@ -8,4 +8,5 @@ pub(crate) mod eventfd;
 pub(crate) mod fork;
 pub(crate) mod futex;
 pub(crate) mod region;
+pub(crate) mod stream;
 pub(crate) mod thread;
