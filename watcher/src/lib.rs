@@ -70,6 +70,8 @@ mod rows;
 #[cfg(not(loom))]
 mod scan;
 #[cfg(not(loom))]
+mod service;
+#[cfg(not(loom))]
 mod shared;
 mod state;
 #[cfg(not(loom))]
@@ -106,6 +108,7 @@ pub use crate::{
     notify::Notify,
     port::Port,
     remote::connect,
+    service::{Service, ServiceConfig},
     stats::{ClientStats, HISTOGRAM_CLASSES, Histogram, Stats},
     wait_many::{WaitEntry, wait_many},
     watched::Watched,

@@ -7,6 +7,7 @@ pub(crate) mod epoll;
 pub(crate) mod eventfd;
 pub(crate) mod fork;
 pub(crate) mod futex;
+pub(crate) mod passing;
 pub(crate) mod region;
 pub(crate) mod stream;
 pub(crate) mod thread;
