@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use handle_watcher_wire::protocol::EventFrame;
+use handle_watcher_wire::protocol::{EventFrame, Request, read_stats};
 use handle_watcher_wire::{Code, EventKind, Result, Signals, Status, TimerId};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -16,6 +16,7 @@ use crate::outcome::Outcome;
 use crate::rows::{NO_DEADLINE, Reference};
 use crate::shared::Shared;
 use crate::state::Kind;
+use crate::stats::Stats;
 use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
 use crate::sys::epoll::KernelEvent;
@@ -43,6 +44,12 @@ pub(crate) fn absorb(shared: &Shared, link: &Link) -> Arrived {
     arrived
 }
 
+/// What the service's watcher counts; zeros if the service cannot be asked.
+pub(crate) fn stats(link: &Link) -> Stats {
+    let asked = link.call_for(&Request::Stats, None, |body| Ok(Stats::from_named(read_stats(body)?)));
+    asked.unwrap_or_default()
+}
+
 /// The port's descriptor is polled: what a call has taken back must not be in the event socket any more.
 pub(crate) fn catch_up(shared: &Shared) {
     if let Some(link) = shared.link().filter(|link| link.is_exact()) {
@@ -64,7 +71,14 @@ impl Found<'_> {
                 let number = number_of(event.token);
                 let report = KernelEvent { flags: to_flags(event.satisfied, number), token: event.token };
                 shared.counters.readiness.add_shared(1);
+                let before = queued.len();
                 shared.waits.collect_back(report, |_, reference| queued.push(reference), ended);
+                for &reference in &queued[before..] {
+                    // Its deadline would be told of by the service, to nobody.
+                    if shared.waits.drop_deadline(reference) {
+                        shared.forget_deadline(reference);
+                    }
+                }
             }
             EventKind::Timer => self.expire(event),
             EventKind::Ended => shared.waits.end_entry(event.token, event.status, ended),

@@ -149,8 +149,7 @@ impl Remote {
         } else {
             Request::Change(Change { id, token, signals: entry.union, mode: mode_of(entry) })
         };
-        let answer =
-            if self.link.is_exact() { self.link.call(&request, None) } else { self.link.tell(&request) };
+        let answer = self.ask(&request);
         self.note(number, entry, answer)
     }
 
@@ -164,8 +163,13 @@ impl Remote {
         let known = self.numbers().get(&number).map(|known| matches!(known, Number::Told(_)));
         if known == Some(true) {
             self.numbers().remove(&number);
-            let _: Answer<()> = self.link.tell(&Request::Unwatch { id: id_of(number) });
+            let _: Answer<()> = self.ask(&Request::Unwatch { id: id_of(number) });
         }
+    }
+
+    /// Waits for the reply only if what was told before it must not come afterwards.
+    fn ask(&self, request: &Request<'_>) -> Answer<()> {
+        if self.link.is_exact() { self.link.call(request, None) } else { self.link.tell(request) }
     }
 
     fn note(&self, number: RawFd, entry: Entry, answer: Answer<()>) -> Result<(), Errno> {

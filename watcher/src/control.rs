@@ -281,15 +281,26 @@ impl Control {
         self.shared.check_process()
     }
 
-    /// What the watcher did so far, for all its clients. All zeros after a fork.
+    /// What the watcher did so far, for all its clients; of a service's client, what the service's watcher did. All zeros
+    /// after a fork, and when the service is lost.
     pub fn stats(&self) -> Stats {
-        if self.shared.is_forked() { Stats::default() } else { self.shared.stats() }
+        if self.shared.is_forked() {
+            return Stats::default();
+        }
+        match self.shared.link() {
+            Some(link) => arrivals::stats(link),
+            None => self.shared.stats(),
+        }
     }
 
     /// What this client has and had. All zeros after a fork.
     pub fn client_stats(&self) -> ClientStats {
         if self.shared.is_forked() {
             return ClientStats::default();
+        }
+        if let Some(link) = self.shared.link() {
+            // What has arrived waits, whoever reads it.
+            arrivals::absorb(&self.shared, link);
         }
         ClientStats { handles: self.handles.len() as u64, ..self.port.stats() }
     }
@@ -354,6 +365,7 @@ impl Control {
         let mut ended = Ended::new();
         let attached = self.attach(number, options, child, &mut ended);
         self.shared.post_ended(&mut ended);
+        arrivals::catch_up(&self.shared);
         self.start_deadline(attached?, options)
     }
 
@@ -426,7 +438,11 @@ impl Control {
                 self.shared.front(&self.port);
             }
         }
-        if deadline_ns == NO_DEADLINE { Ok(()) } else { self.send_deadline(reference, deadline_ns) }
+        if deadline_ns != NO_DEADLINE {
+            self.send_deadline(reference, deadline_ns)?;
+        }
+        arrivals::catch_up(&self.shared);
+        Ok(())
     }
 
     fn change_found(&self, reference: Reference, wish: Wish) -> Result<()> {

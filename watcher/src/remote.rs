@@ -1,5 +1,6 @@
 //! A client whose watcher is in another process.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use handle_watcher_wire::{Code, Result, Status};
@@ -20,7 +21,10 @@ use crate::shared::Shared;
 /// `UNAVAILABLE` if no service answers there in time; `INVALID_ARGUMENT` for a path that no socket can have;
 /// `PERMISSION_DENIED` if the service does not take this user; `FAILED_PRECONDITION` if it speaks no version of the
 /// protocol that we do; `RESOURCE_EXHAUSTED` at a limit of the service or of this process.
-pub fn connect(path: &str, connect: &ConnectConfig, client: ClientConfig) -> Result<(Control, Port)> {
+pub fn connect(path: &Path, connect: &ConnectConfig, client: ClientConfig) -> Result<(Control, Port)> {
+    let path = path.to_str().ok_or_else(|| {
+        Status::new(Code::InvalidArgument, format!("the socket path {path:?} is not UTF-8; choose another"))
+    })?;
     let link = Arc::new(Link::connect(path, connect)?);
     let limits = link.welcome().limits;
     let config = Config { timer_limit: limits.timers, ..Config::default() };

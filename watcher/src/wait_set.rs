@@ -333,6 +333,18 @@ impl WaitSet {
         outcome
     }
 
+    /// Takes the deadline of a watch away that has fired and is disarmed by it. True if there was one.
+    pub(crate) fn drop_deadline(&self, reference: Reference) -> bool {
+        let row = self.rows.row(reference.slot);
+        if row.deadline_ns.load(Ordering::Relaxed) == NO_DEADLINE {
+            return false;
+        }
+        let Ok(_node) = self.lock(row.descriptor()) else { return false };
+        let state = row.state.load();
+        let is_over = state.generation() == reference.generation && state.is_live() && !state.is_armed();
+        is_over && row.swap_deadline(NO_DEADLINE) != NO_DEADLINE
+    }
+
     /// Somebody saw with poll(2) that an armed row is readable: proves that the number still means its file, and fires
     /// it without waiting for the thread that serves it.
     pub(crate) fn fire_seen(&self, reference: Reference, seen: Signals, ended: &mut Ended) -> Outcome {

@@ -124,10 +124,14 @@ impl Service {
     /// Returns when that is done, after at most some seconds; what a client left lingering may be closed later. Calling it
     /// again is harmless. On the watcher thread itself it only begins the stop.
     pub fn stop(&self) {
+        if self.control.check_process().is_err() {
+            // The sessions are the parent's, and their sockets are shared with it.
+            return;
+        }
         if !self.entrance.is_over() {
             self.entrance.enter(Errand::Stop);
         }
-        if self.control.shared().is_watcher_thread() || self.control.check_process().is_err() {
+        if self.control.shared().is_watcher_thread() {
             return;
         }
         self.entrance.wait_until_over();
