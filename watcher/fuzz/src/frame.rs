@@ -2,12 +2,12 @@
 
 use handle_watcher_wire::pickle::{HeaderSize, Reader, Writer, find_next};
 use handle_watcher_wire::protocol::{
-    EventFrame, Reply, Request, RequestError, Welcome, read_sessions, read_stats, read_watches, write_sessions,
-    write_stats, write_watches,
+    EventFrame, Reply, Request, RequestError, Welcome, read_sessions, read_stats, read_watches,
+    write_sessions, write_stats, write_watches,
 };
 
 /// Reads every frame of a stream. What is behind the last whole one is read as a frame that lies about its size.
-pub fn feed(bytes: &[u8]) {
+pub(crate) fn feed(bytes: &[u8]) {
     let mut rest = bytes;
     while let Some((frame, behind)) = find_next(HeaderSize::PLAIN, rest) {
         read(frame);
@@ -21,7 +21,7 @@ fn read(frame: &[u8]) {
     read_event(frame);
     if let Ok(reply) = Reply::read(frame) {
         assert!(reply.status.message().len() <= frame.len() * 3, "a byte becomes one character at most");
-        read_body(reply.body);
+        read_body(&reply.body);
     }
 }
 
@@ -49,7 +49,7 @@ fn read_event(frame: &[u8]) {
 }
 
 /// Reads a body as each of those there are, and holds every list to what its bytes can hold.
-fn read_body(body: Reader<'_>) {
+fn read_body(body: &Reader<'_>) {
     let most = body.remaining_bytes();
     let mut again = Writer::new();
     if let Ok(welcome) = Welcome::read(&mut body.clone()) {
@@ -77,5 +77,6 @@ fn read_body(body: Reader<'_>) {
 }
 
 fn reader(writer: &mut Writer) -> Reader<'_> {
-    Reader::with_header_size(HeaderSize::PLAIN, writer.frame().expect("nothing was refused")).expect("our own frame")
+    Reader::with_header_size(HeaderSize::PLAIN, writer.frame().expect("nothing was refused"))
+        .expect("our own frame")
 }

@@ -7,7 +7,7 @@ const QUESTIONS: usize = 16;
 
 /// Asks a frame for what the first bytes say. A question that is answered writes its answer; the frame that this makes
 /// has to give the same answers.
-pub fn feed(bytes: &[u8]) {
+pub(crate) fn feed(bytes: &[u8]) {
     let (questions, frame) = bytes.split_at(bytes.len().min(QUESTIONS));
     for header_bytes in [4, 20, 64] {
         let header_size = HeaderSize::new(header_bytes).expect("a multiple of 4");
@@ -75,7 +75,9 @@ fn ask(question: u8, reader: &mut Reader<'_>, writer: &mut Writer) -> Result<(),
         _ => {
             let element_bytes = usize::from(question / 16) + 1;
             let count = reader.clone().read_count(element_bytes);
-            assert!(count.is_err() || count.is_ok_and(|count| count * element_bytes <= reader.remaining_bytes()));
+            assert!(
+                count.is_err() || count.is_ok_and(|count| count * element_bytes <= reader.remaining_bytes())
+            );
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use handle_watcher_wire::status::{HttpStatus, decode_message, encode_message};
 use handle_watcher_wire::{Code, Status};
 
 /// The first byte says how many of the next are the code; the rest is the message.
-pub fn feed(bytes: &[u8]) {
+pub(crate) fn feed(bytes: &[u8]) {
     let (length, rest) = bytes.split_first().unwrap_or((&0, &[]));
     let (code, message) = rest.split_at(rest.len().min(usize::from(*length)));
     let status = Status::from_trailers(code, message);
@@ -17,5 +17,8 @@ pub fn feed(bytes: &[u8]) {
     let encoded = encode_message(&decoded);
     assert!(encoded.bytes().all(|byte| (0x20..0x7E).contains(&byte)), "what is encoded is plain ASCII");
     assert_eq!(decode_message(encoded.as_bytes()), decoded);
-    assert_eq!(Status::from_trailers(status.code().to_ascii().as_bytes(), encoded.as_bytes()).message(), decoded);
+    assert_eq!(
+        Status::from_trailers(status.code().to_ascii().as_bytes(), encoded.as_bytes()).message(),
+        decoded
+    );
 }

@@ -1,4 +1,4 @@
-//! Arbitrary bytes for `frame`.
+//! Arbitrary bytes for `frame`: run by `make fuzz`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| handle_watcher_fuzz::frame::feed(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| handle_watcher_fuzz::feed_frame(bytes));
