@@ -246,7 +246,7 @@ def session():
         ("service", "calls", "the watch is made", good(2)),
         ("service", "events", "somebody has written to the pipe", [
             (u32(EVENT), "kind 128, Event"), (u32(1), "event kind 1, Ready"), (u64(7), "id 7"), (u64(0xA1), "token 0xA1"),
-            (u32(READABLE), "satisfied READABLE"), (u32(READABLE | WRITABLE), "satisfiable READABLE, WRITABLE"),
+            (u32(READABLE), "satisfied READABLE"), (u32(31), "satisfiable all five"),
             (u32(1), "count 1"), (string("0"), 'code "0", OK')]),
         ("client", "calls", "the client has read the pipe: Arm, and no reply is wanted", head(
             "arm", 0, 0, (u64(7), "id 7"), (u64(0xA2), "token 0xA2"), (u64(0), "no deadline"))),
