@@ -506,7 +506,7 @@ impl Control {
     }
 
     /// Ends every watch on a number that is about to be closed.
-    fn end_number(&self, number: RawFd) {
+    pub(crate) fn end_number(&self, number: RawFd) {
         let mut ended = Ended::new();
         self.shared.waits.close(number, Code::Cancelled, &mut ended);
         self.shared.post_ended(&mut ended);

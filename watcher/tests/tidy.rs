@@ -37,6 +37,7 @@ const LAYERS: &[&str] = &[
     "watcher model",
     "service",
     "lib",
+    "bin",
 ];
 
 /// The crates that users link: their functions stay short and their unsafe code stays in `sys/`.

@@ -1,7 +1,7 @@
 //! What a session has sent and was not taken yet: the bytes of a frame that is not whole, and the descriptors.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use handle_watcher_wire::pickle::{HeaderSize, peek_next};
 
@@ -51,6 +51,14 @@ impl Inbox {
     /// How many descriptors wait for their frames.
     pub(super) fn descriptors(&self) -> u32 {
         self.descriptors
+    }
+
+    /// The descriptors that wait for their frames.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.passed.iter().filter_map(|passed| match passed {
+            Passed::Descriptor(descriptor) => Some(descriptor.as_fd()),
+            Passed::Lost { .. } => None,
+        })
     }
 
     /// A descriptor came.

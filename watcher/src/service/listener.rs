@@ -163,7 +163,7 @@ impl Server {
             return;
         }
         self.counters.accepted += 1;
-        tracing::info!(
+        tracing::debug!(
             target: "handle_watcher::service",
             session = session.number, user, process = session.peer.process, "a session began"
         );

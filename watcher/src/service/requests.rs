@@ -377,22 +377,12 @@ impl Server {
         descriptor
     }
 
-    /// Ends the watches of a handle; the client is told of each with `CANCELLED`.
+    /// Closes a handle. Its watches wait in the engine, each for its `CANCELLED` to be told.
     fn close_handle(&mut self, session: &mut Session, call: u32, handle: u64) -> Result<Answer> {
-        let mut head = session.watches.find_handle(&self.seed, handle);
-        if head.is_none() {
-            return Err(unknown("handle", handle));
-        }
-        while let Some(slot) = head {
-            if let Some(watch) = session.watches.get(slot) {
-                self.add_ended(watch.id, watch.token, Code::Cancelled);
-            }
-            if let Some(descriptor) = self.end_watch(session, slot) {
-                self.close_one(session, descriptor, call, Thing::Watch, 1);
-            }
-            head = session.watches.find_handle(&self.seed, handle);
-        }
-        self.send_events(session);
+        let descriptor = session.watches.close_handle(&self.seed, handle);
+        let descriptor = descriptor.ok_or_else(|| unknown("handle", handle))?;
+        open_control(session)?.end_number(descriptor.as_raw_fd());
+        self.close_one(session, descriptor, call, Thing::Watch, 0);
         Ok(Answer::Later)
     }
 

@@ -263,7 +263,12 @@ impl Server {
                 let is_end = event.kind == EventKind::Ended
                     || event.satisfied.intersects(Signals::PEER_CLOSED | Signals::ERROR);
                 session.is_hung_up |= is_end;
-                server.line_up(session);
+                if is_end && matches!(session.phase, Phase::Leaving { .. }) {
+                    // It does not wait for the answer.
+                    server.end(session, None);
+                } else {
+                    server.line_up(session);
+                }
             }),
             About::Replies => self.visit(slot, Some(number_low), Self::flush),
             About::Events => self.visit(slot, Some(number_low), Self::tell_session),
@@ -372,7 +377,7 @@ impl Server {
                 }
             }
             _ => {
-                tracing::info!(target: "handle_watcher::service", session = number, user, name, "a session ended")
+                tracing::debug!(target: "handle_watcher::service", session = number, user, name, "a session ended")
             }
         }
     }

@@ -79,23 +79,6 @@ impl Server {
         }
     }
 
-    /// Writes the end of a watch that the service itself has ended.
-    pub(super) fn add_ended(&mut self, id: u64, token: Token, code: Code) {
-        let frame = EventFrame {
-            kind: EventKind::Ended,
-            id,
-            token,
-            satisfied: Signals::empty(),
-            satisfiable: Signals::empty(),
-            count: 1,
-            status: code,
-        };
-        frame.write(&mut self.buffers.writer);
-        if let Ok(frame) = self.buffers.writer.frame() {
-            self.buffers.frames.extend_from_slice(frame);
-        }
-    }
-
     /// Sends the frames that were written. False if the session cannot be told more now.
     pub(super) fn send_events(&mut self, session: &mut Session) -> bool {
         let Some(events) = &session.events else {

@@ -31,6 +31,8 @@ pub(super) struct WatchSlot {
     pub(super) signals: Signals,
     pub(super) mode: Mode,
     pub(super) kind: Kind,
+    /// Its handle was closed: it waits for its last word to be told.
+    is_orphan: bool,
 }
 
 /// 64 bytes of the engine's row come to these.
@@ -50,6 +52,7 @@ impl WatchSlot {
             signals: watch.signals,
             mode: watch.mode,
             kind: Kind::Socket,
+            is_orphan: false,
         }
     }
 }
@@ -133,11 +136,14 @@ impl Watches {
     pub(super) fn remove(&mut self, seed: &RandomState, slot: u32) -> Option<OwnedFd> {
         let watch = self.slots.get_mut(slot)?;
         let (id, handle, next, previous) = (watch.id, watch.handle, watch.next, watch.previous);
+        let is_orphan = watch.is_orphan;
         let descriptor = watch.descriptor.take();
         let slots = &mut self.slots;
         self.by_id.remove(seed, id, |slot| slots.get(slot).map_or(0, |watch| watch.id));
         let handle_at = |slots: &Slab<WatchSlot>, slot| slots.get(slot).map_or(0, |watch| watch.handle);
-        let last = if next == slot {
+        let last = if is_orphan {
+            None
+        } else if next == slot {
             self.by_handle.remove(seed, handle, |slot| handle_at(slots, slot));
             descriptor
         } else {
@@ -156,6 +162,19 @@ impl Watches {
         };
         slots.remove(slot);
         last
+    }
+
+    /// Forgets a handle, and gives its descriptor. Its watches stay until they are taken out, each by itself.
+    pub(super) fn close_handle(&mut self, seed: &RandomState, handle: u64) -> Option<OwnedFd> {
+        let head = self.find_handle(seed, handle)?;
+        let slots = &self.slots;
+        self.by_handle.remove(seed, handle, |slot| slots.get(slot).map_or(0, |watch| watch.handle));
+        let mut slot = head;
+        while let Some(watch) = self.slots.get_mut(slot).filter(|watch| !watch.is_orphan) {
+            watch.is_orphan = true;
+            slot = watch.next;
+        }
+        self.slots.get_mut(head)?.descriptor.take()
     }
 
     /// The busiest first, at most so many.
@@ -204,6 +223,31 @@ mod tests {
             }
             assert_eq!((watches.find_handle(&seed, 5), watches.len()), (None, 0));
         }
+    }
+
+    #[test]
+    fn watches_outlive_their_closed_handle() {
+        let seed = RandomState::new();
+        let mut watches = Watches::default();
+        for handle in [5, 5, 6] {
+            let id = watches.len() as u64;
+            match watches.find_handle(&seed, handle) {
+                Some(head) => watches.insert_beside(&seed, slot_of(id, handle), head),
+                None => {
+                    let (reader, _writer) = std::io::pipe().expect("a pipe");
+                    watches.insert_head(&seed, slot_of(id, handle), reader.into(), Kind::Pipe);
+                }
+            }
+        }
+        assert!(watches.close_handle(&seed, 5).is_some());
+        assert!(watches.close_handle(&seed, 5).is_none());
+        let (reader, _writer) = std::io::pipe().expect("a pipe");
+        watches.insert_head(&seed, slot_of(9, 5), reader.into(), Kind::Pipe);
+        for (id, gives) in [(1, false), (9, true), (0, false), (2, true)] {
+            let slot = watches.find(&seed, id).expect("it is there");
+            assert_eq!(watches.remove(&seed, slot).is_some(), gives, "{id}");
+        }
+        assert_eq!(watches.len(), 0);
     }
 
     #[test]

@@ -107,6 +107,12 @@ impl Raw {
         Ok(message.bytes)
     }
 
+    /// A descriptor that comes by itself.
+    pub(crate) fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        self.receive(&mut [0; 64]).ok()?;
+        self.descriptors.pop()
+    }
+
     /// The last word, and then the end.
     #[track_caller]
     pub(crate) fn expect_last(&mut self, code: Code) -> Status {
@@ -240,7 +246,7 @@ impl Client {
     }
 }
 
-/// Connects, again while the queue is full.
+/// Connects to a path or an abstract name.
 pub(crate) fn connect(path: &str) -> std::io::Result<UnixStream> {
     use std::os::linux::net::SocketAddrExt;
     match path.strip_prefix('@') {
