@@ -33,7 +33,7 @@ run: setup ## Show the tour: one watcher over real sockets, files, timers and ch
 	$(CARGO) run --release --locked -p handle-watcher-examples --bin tour
 
 test: setup ## Run every test, doctest, the 30-second stress and the loom models (no peers are downloaded)
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --features handle-watcher-client/cli
 	@$(MAKE) --no-print-directory loom
 
 loom: setup ## Run the loom models alone
@@ -59,9 +59,9 @@ sanitize: setup ## Run the stress for STRESS_SECONDS under the address sanitizer
 check: ## Run every check that is not a test: format, lints, documentation, licences and bans
 	@.ci/setup.sh check
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features handle-watcher-client/cli --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --workspace --locked
-	$(CARGO) deny --locked check --allow unused-wrapper bans licenses sources
+	$(CARGO) deny --locked --features handle-watcher-client/cli check --allow unused-wrapper bans licenses sources
 
 # Apart from `check`, because it downloads and builds every library that we measure ourselves against. Bans are left
 # out: which versions the peers of a bench pull in is not ours to decide.
