@@ -1,5 +1,6 @@
 //! How the screen is drawn. Any size will do; what does not fit is not drawn.
 
+use handle_watcher_wire::protocol::SessionEntry;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Style, Stylize};
@@ -7,7 +8,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Paragraph, Row, Table};
 
 use super::histogram::Histogram;
-use super::view::{RATES, View};
+use super::view::{Busy, RATES, View};
 use crate::span;
 use crate::text::{shorten, show_signals};
 
@@ -15,21 +16,21 @@ use crate::text::{shorten, show_signals};
 const COLUMNS_FOR_SIDE: u16 = 70;
 
 /// How wide the side is.
-const SIDE_COLUMNS: u16 = 28;
+const SIDE_COLUMNS: u16 = 30;
 
 /// How much of a line of a histogram is its name and its count.
-const NAME_COLUMNS: usize = 12;
+const NAME_COLUMNS: usize = 10;
 const COUNT_COLUMNS: usize = 7;
 
 /// Draws everything.
 pub(crate) fn draw(frame: &mut Frame<'_>, view: &View) {
     let [head, body, foot] =
-        Layout::vertical([Constraint::Length(3), Constraint::Min(0), Constraint::Length(1)])
+        Layout::vertical([Constraint::Length(4), Constraint::Min(0), Constraint::Length(1)])
             .areas(frame.area());
     draw_head(frame, head, view);
     let side_columns = if body.width >= COLUMNS_FOR_SIDE { SIDE_COLUMNS } else { 0 };
     let [lists, side] =
-        Layout::horizontal([Constraint::Min(0), Constraint::Length(side_columns)]).areas(body);
+        Layout::horizontal([Constraint::Min(0), Constraint::Length(side_columns)]).spacing(1).areas(body);
     let halves = [Constraint::Fill(1), Constraint::Fill(1)];
     let [sessions, watches] = Layout::vertical(halves).areas(lists);
     draw_sessions(frame, sessions, view);
@@ -44,27 +45,28 @@ pub(crate) fn draw(frame: &mut Frame<'_>, view: &View) {
 
 fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View) {
     let sessions = view.sessions.len();
-    let sum = |count: fn(&super::view::Busy<handle_watcher_wire::protocol::SessionEntry>) -> u64| {
-        view.sessions.iter().map(count).sum::<u64>()
-    };
+    let sum = |count: fn(&Busy<SessionEntry>) -> u64| view.sessions.iter().map(count).sum::<u64>();
     let (watches, timers) = (sum(|busy| busy.what.watches), sum(|busy| busy.what.timers));
     let undelivered = sum(|busy| busy.what.undelivered);
     let total = view.events.front + view.events.back;
     let share = |part: f64| if total > 0.0 { part / total * 100.0 } else { 0.0 };
+    let (front, back) = (view.events.front, view.events.back);
     let rates =
         RATES.map(|name| format!("{} {}/s", name.replace('_', " "), rate(view.rate(name)))).join("  ");
     let lines = vec![
         Line::from(format!("hwctl top  {}", view.name)).bold(),
         Line::from(format!(
-            "sessions {sessions}  watches {watches}  timers {timers}  undelivered {undelivered}  readiness {}",
-            view.stat("readiness")
+            "sessions {sessions}  watches {watches}  timers {timers}  undelivered {undelivered}"
         )),
         Line::from(format!(
-            "events {}/s  front {:.0}%  back {:.0}%  {rates}",
+            "events {}/s  front {}/s ({:.0}%)  back {}/s ({:.0}%)",
             rate(total),
-            share(view.events.front),
-            share(view.events.back),
+            rate(front),
+            share(front),
+            rate(back),
+            share(back),
         )),
+        Line::from(rates),
     ];
     frame.render_widget(Paragraph::new(lines), area);
 }

@@ -53,7 +53,7 @@ pub(crate) struct View {
 }
 
 /// The counters whose rates are shown.
-pub(crate) const RATES: [&str; 4] = ["turns", "wakes", "commands", "timers_fired"];
+pub(crate) const RATES: [&str; 5] = ["readiness", "turns", "wakes", "commands", "timers_fired"];
 
 impl View {
     pub(crate) fn new(socket: &OsStr, interval: Duration) -> Self {
@@ -103,11 +103,6 @@ impl View {
     /// The rate of a counter of [`RATES`].
     pub(crate) fn rate(&self, name: &str) -> f64 {
         self.rates.get(name).copied().unwrap_or(0.0)
-    }
-
-    /// A counter of the last sample.
-    pub(crate) fn stat(&self, name: &str) -> u64 {
-        self.sample.as_ref().map_or(0, |sample| sample.stat(name))
     }
 }
 
