@@ -111,7 +111,8 @@ impl Running {
     /// Waits for its end.
     #[track_caller]
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        let until = Instant::now() + PROMPT;
+        // It may wait for a service itself, for 5 seconds.
+        let until = Instant::now() + 2 * PROMPT;
         loop {
             if let Some(status) = self.poll() {
                 return status;

@@ -154,6 +154,22 @@ fn a_link_on_the_way_may_be_turned_elsewhere() {
 }
 
 #[test]
+fn what_changes_without_telling_is_looked_at() {
+    let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("a child");
+    // Nobody is told when a process leaves /proc.
+    let path = format!("/proc/{}", child.id());
+    let begun = Folder::new();
+    let listener = begun.listen("begun");
+    let last = begun.source("unix", "begun");
+    let mut running = Running::start(&mut command(&["wait", "--all", &format!("path:{path}"), &last]));
+    listener.accept().expect("it connects when it has begun");
+    running.expect_running();
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+    assert_eq!(running.finish().expect_code(0).came()[1].1, "removed");
+}
+
+#[test]
 fn a_circle_of_links_is_waited_for_until_it_is_broken() {
     let folder = Folder::new();
     symlink("two", folder.path("one")).expect("a link");

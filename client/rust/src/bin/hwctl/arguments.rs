@@ -74,8 +74,9 @@ Sources:
   path:/x        the path exists. If it exists at the start: it has changed,
                  which a removal or a replacement does as well. A folder changes
                  when an entry comes or goes. Links are followed; folders on the
-                 way may be missing, come and go. On network file systems only
-                 changes by this machine are seen
+                 way may be missing, come and go. Where the file system may
+                 not tell (of a network, /proc, /sys) it is looked at once a
+                 second
   tcp:host:port  a connection is accepted. It is closed at once: the server sees
                  it come and go. IPv6 as tcp:[::1]:80. A name is looked up anew
                  for each round of attempts

@@ -6,6 +6,7 @@
 mod awaited;
 mod connect;
 mod descriptor;
+mod file_system;
 mod path;
 mod process;
 mod progress;

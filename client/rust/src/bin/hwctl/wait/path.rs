@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use handle_watcher_client::{
-    Change, Changes, Code, Control, Event, EventKind, FileChanges, Mode, Result, Signals, Token, WatchId,
+    Change, Changes, Code, Control, Event, EventKind, FileChanges, Mode, Result, Signals, TimerId, Token,
+    WatchId,
 };
 
 use super::awaited::{Awaited, Step, check_end};
+use super::file_system::is_telling;
 use super::trail::Trail;
 
 /// How often in a row the way may change while it is being watched, before it is left alone for a while.
@@ -17,12 +19,17 @@ const ROUNDS_MOST: u32 = 16;
 /// How long it is left alone then.
 const REST: Duration = Duration::from_millis(20);
 
+/// How often a path is looked at on a file system that may change without telling.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
 pub(crate) struct PathChange {
     path: PathBuf,
     token: Token,
     /// What was there at the start.
     before: Option<Fingerprint>,
     watched: Option<Watched>,
+    /// When it is looked at again, whether something is told or not.
+    timer: Option<TimerId>,
 }
 
 /// The folders of one way, being watched.
@@ -30,6 +37,8 @@ struct Watched {
     trail: Trail,
     changes: FileChanges,
     watch: WatchId,
+    /// Something may change without being told.
+    must_look: bool,
 }
 
 /// What tells one state of a file from another.
@@ -45,7 +54,7 @@ struct Fingerprint {
 
 impl PathChange {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, token: 0, before: None, watched: None }
+        Self { path, token: 0, before: None, watched: None, timer: None }
     }
 
     fn fingerprint(&self) -> Option<Fingerprint> {
@@ -80,10 +89,18 @@ impl PathChange {
                 return Ok(Step::came(what));
             }
             if is_watched && Trail::of(&self.path)? == trail {
-                return Ok(Step::Pending);
+                let must_look = self.watched.as_ref().is_some_and(|watched| watched.must_look);
+                return if must_look { self.rest(control, LOOK_INTERVAL) } else { Ok(Step::Pending) };
             }
         }
-        control.set_timer(REST, self.token)?;
+        self.rest(control, REST)
+    }
+
+    /// Looks again after a while.
+    fn rest(&mut self, control: &Control, rest: Duration) -> Result<Step> {
+        if self.timer.is_none() {
+            self.timer = Some(control.set_timer(rest, self.token)?);
+        }
         Ok(Step::Pending)
     }
 
@@ -107,7 +124,8 @@ impl PathChange {
         }
         self.unwatch(control)?;
         let watch = control.watch(&changes, Signals::READABLE, Mode::Once, self.token)?;
-        self.watched = Some(Watched { trail, changes, watch });
+        let must_look = !wishes.keys().all(|path| is_telling(path));
+        self.watched = Some(Watched { trail, changes, watch, must_look });
         Ok(true)
     }
 
@@ -125,6 +143,9 @@ impl Awaited for PathChange {
 
     fn tell(&mut self, control: &Control, event: &Event) -> Result<Step> {
         check_end(event, &format!("path:{:?}", self.path))?;
+        if event.kind == EventKind::Timer {
+            self.timer = None;
+        }
         if let (Some(watched), EventKind::Ready) = (&mut self.watched, event.kind) {
             let happened = watched.changes.read()?;
             if happened.iter().any(|change| watched.is_of_target(change, self.before)) {
