@@ -62,6 +62,14 @@ impl Screen {
         self.running.close_input();
     }
 
+    /// The terminal goes away; gives what the program comes to.
+    #[track_caller]
+    pub(crate) fn hang_up(self) -> ExitStatus {
+        let Self { master, mut running, .. } = self;
+        drop(master);
+        running.wait()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         self.running.signal(signal);
     }

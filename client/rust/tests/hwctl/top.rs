@@ -121,6 +121,16 @@ fn a_signal_ends_it_and_the_terminal_is_restored() {
 }
 
 #[test]
+fn it_ends_with_its_terminal() {
+    let top = Top::new();
+    let mut screen = top.show(80, 24);
+    screen.expect_text(QUITS);
+    let status = screen.hang_up();
+    // The signal and the failure to draw race.
+    assert!(status.signal() == Some(Signal::HUP.as_raw()) || status.code() == Some(1), "{status:?}");
+}
+
+#[test]
 fn a_service_that_goes_is_missed_and_found_again() {
     let mut top = Top::new();
     let mut screen = top.show(100, 24);

@@ -8,6 +8,7 @@ mod sample;
 mod sampler;
 mod screen;
 mod signals;
+mod stage;
 mod view;
 
 use std::ffi::OsStr;
@@ -15,11 +16,11 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use handle_watcher_client::{Client, Code, Events, Mode, Result, Signals, Status};
-use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use self::sampler::Sampler;
 use self::signals::SignalPipes;
+use self::stage::Stage;
 use self::view::View;
 use crate::connection::Connection;
 
@@ -54,31 +55,20 @@ pub(crate) fn run(socket: &OsStr, interval: Duration) -> Result<()> {
     client.watch(&pipes.ending, Signals::READABLE, Mode::Once, ENDING)?;
     client.watch(&pipes.resized, Signals::READABLE, Mode::Level, RESIZED)?;
     let sampler = Sampler::start(connection, socket, interval, client.control().clone())?;
-    let restored = Restored;
-    let terminal = ratatui::try_init().map_err(|error| lost(&error))?;
+    let stage = Stage::open().map_err(|error| lost(&error))?;
     let view = View::new(socket, interval);
-    let ended = Screen { terminal, client, sampler, pipes, view }.run();
-    drop(restored);
+    // The terminal is given back before anything else is said.
+    let ended = Screen { client, stage, sampler, pipes, view }.run();
     if let Ok(Some(signal)) = ended {
         SignalPipes::end_by(signal);
     }
     ended.map(|_| ())
 }
 
-/// Gives the terminal back as it was, whatever happens.
-struct Restored;
-
-impl Drop for Restored {
-    fn drop(&mut self) {
-        // A terminal that has gone needs nothing back.
-        let _: std::io::Result<()> = ratatui::try_restore();
-    }
-}
-
 struct Screen {
     // Dropped before what it watches.
     client: Client,
-    terminal: DefaultTerminal,
+    stage: Stage,
     sampler: Sampler,
     pipes: SignalPipes,
     view: View,
@@ -93,7 +83,7 @@ impl Screen {
                 self.view.take(sample);
             }
             let view = &self.view;
-            self.terminal.draw(|frame| screen::draw(frame, view)).map_err(|error| lost(&error))?;
+            self.stage.draw(|frame| screen::draw(frame, view)).map_err(|error| lost(&error))?;
             self.client.wait(&mut events, None)?;
             for event in &events {
                 match event.token {
