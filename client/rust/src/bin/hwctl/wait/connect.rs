@@ -168,3 +168,28 @@ fn is_own_echo(socket: &OwnedFd) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use handle_watcher_client::{WaitEntry, wait_many};
+
+    #[test]
+    fn a_socket_that_meets_itself_is_no_server() {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let socket = open_socket(&any.into()).expect("a socket").expect("IPv4");
+        rustix::net::bind(&socket, &any).expect("a port");
+        let own = rustix::net::getsockname(&socket).expect("its address");
+        assert_eq!(rustix::net::connect(&socket, &own), Err(Errno::INPROGRESS));
+        let mut entries = [WaitEntry::new(socket.as_fd(), Signals::WRITABLE)];
+        wait_many(&mut entries, None).expect("it meets itself");
+        assert_eq!(rustix::net::sockopt::socket_error(&socket), Ok(Ok(())));
+        assert!(is_own_echo(&socket));
+        let listener = TcpListener::bind(any).expect("a port");
+        let stream = TcpStream::connect(listener.local_addr().expect("its address")).expect("a server");
+        assert!(!is_own_echo(&stream.into()));
+    }
+}
