@@ -93,6 +93,9 @@ connected for tcp and unix; expired for timer); after how long. What comes
 together is printed together, with --any, too. With --json a line is an object:
   {\"after_ns\":1204500,\"source\":\"pid:123\",\"what\":\"ended\"}
 
+A source that can never come, such as a regular file as fd, ends the wait with
+status 1, whatever else could still come.
+
 On a terminal stderr shows what is still waited for, and what is in the way.";
 
 /// The service that is talked to.

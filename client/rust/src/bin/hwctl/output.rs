@@ -23,7 +23,7 @@ pub(crate) fn print(lines: &str) -> Result<()> {
 /// Prints a value on a line of its own.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
     print(&format!("{}\n", escape_json(&value.to_string())))
 }

@@ -97,7 +97,7 @@ impl Connect {
     /// An attempt has come to something.
     fn finish(&mut self, control: &Control, event: &Event) -> Result<Step> {
         let Some(attempt) = self.attempt.take() else { return Ok(Step::Pending) };
-        let outcome = if event.kind == EventKind::Deadline {
+        let outcome = if event.kind == EventKind::Deadline && event.satisfied.is_empty() {
             Some(format!("no answer within {} s", ATTEMPT_MOST.as_secs()))
         } else {
             match rustix::net::sockopt::socket_error(&attempt.socket) {
