@@ -62,6 +62,8 @@ mod rows;
 #[cfg(not(loom))]
 mod scan;
 #[cfg(not(loom))]
+mod service;
+#[cfg(not(loom))]
 mod shared;
 mod state;
 #[cfg(not(loom))]
@@ -96,6 +98,7 @@ pub use crate::{
     notified_port::{Drained, NotifiedPort},
     notify::Notify,
     port::Port,
+    service::{Service, ServiceConfig},
     stats::{ClientStats, HISTOGRAM_CLASSES, Histogram, Stats},
     wait_many::{WaitEntry, wait_many},
     watched::Watched,

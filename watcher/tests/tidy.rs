@@ -35,6 +35,7 @@ const LAYERS: &[&str] = &[
     "port watched",
     "notified_port",
     "watcher model",
+    "service",
     "lib",
 ];
 

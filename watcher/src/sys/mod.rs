@@ -7,5 +7,6 @@ pub(crate) mod epoll;
 pub(crate) mod eventfd;
 pub(crate) mod fork;
 pub(crate) mod futex;
+pub(crate) mod passing;
 pub(crate) mod region;
 pub(crate) mod thread;
