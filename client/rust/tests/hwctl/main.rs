@@ -5,6 +5,8 @@
 mod fake;
 mod folder;
 mod program;
+mod real;
+mod remote;
 mod screen;
 mod service;
 mod sys;
