@@ -13,11 +13,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::link::{Arrived, Link};
 use crate::outcome::Outcome;
-use crate::rows::{NO_DEADLINE, Reference};
+use crate::rows::Reference;
 use crate::shared::Shared;
 use crate::state::Kind;
 use crate::stats::Stats;
-use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
 use crate::sys::epoll::KernelEvent;
 use crate::timers::Entry;
@@ -106,14 +105,15 @@ impl Found<'_> {
             }
             return;
         }
-        let (now, deadline_ns) = (now_ns(), row.deadline_ns.load(Ordering::Relaxed));
-        // A period that was counted with the one before it is told once more by the service.
-        if deadline_ns != NO_DEADLINE && deadline_ns <= now {
-            for port in shared.ports() {
-                port.expire_timer(shared.rows(), Entry { deadline_ns, reference }, now);
-            }
-            queued.push(reference);
+        // What the service has counted is counted here: as if it were looked at when the last of them was due.
+        let (deadline_ns, period_ns) =
+            (row.deadline_ns.load(Ordering::Relaxed), row.extra.load(Ordering::Relaxed));
+        let since = period_ns.saturating_mul(u64::from(event.count.max(1)) - 1);
+        let now_ns = deadline_ns.saturating_add(since);
+        for port in shared.ports() {
+            port.expire_timer(shared.rows(), Entry { deadline_ns, reference }, now_ns);
         }
+        queued.push(reference);
     }
 }
 

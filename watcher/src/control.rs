@@ -365,8 +365,9 @@ impl Control {
         let mut ended = Ended::new();
         let attached = self.attach(number, options, child, &mut ended);
         self.shared.post_ended(&mut ended);
+        let watch = self.start_deadline(attached?, options);
         arrivals::catch_up(&self.shared);
-        self.start_deadline(attached?, options)
+        watch
     }
 
     /// A set that holds nothing but the five signals there are.

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use handle_watcher_client::{
     Change, Changes, ChildProcess, Client, ClientConfig, Code, Config, Control, Deadline, Event, EventKind,
-    Events, FileChanges, FrontPolicy, HandleId, Mode, Result, Signals, SignalsState, Status, TimerId,
+    Events, FileChanges, FrontPolicy, HandleId, Mode, Result, Signals, SignalsState, Stats, Status, TimerId,
     WaitEntry, WatchId, WatchOptions, Watcher, wait_many,
 };
 pub(crate) use kinds::*;
@@ -339,6 +339,14 @@ impl Fixture {
         }
     }
 
+    /// What the watcher did so far. Asking a service for it would be something that it does.
+    pub(crate) fn stats(&self) -> Stats {
+        match (&self.service, &self.watcher) {
+            (Some(_), Some(watcher)) => watcher.stats(),
+            _ => self.client.stats(),
+        }
+    }
+
     /// From now on a call hands out at most so many events.
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
         self.events = Events::with_capacity(capacity);
@@ -517,18 +525,18 @@ impl Fixture {
     #[track_caller]
     fn resting_watcher(&self) -> Resting {
         let until = Instant::now() + PROMPT;
-        let mut turns = self.client.stats().turns;
+        let mut turns = self.stats().turns;
         let thread = thread_id(&self.thread_name);
         loop {
             std::thread::sleep(Duration::from_millis(20));
             // One that was not given a processor for so long has not come to rest.
             let is_asleep = thread_status(thread, "State").starts_with('S');
-            let now = self.client.stats().turns;
+            let now = self.stats().turns;
             if now == turns && is_asleep {
                 return Resting { thread, turns, ticks: processor_ticks(thread) };
             }
             turns = now;
-            assert!(Instant::now() < until, "the watcher does not come to rest: {:#?}", self.client.stats());
+            assert!(Instant::now() < until, "the watcher does not come to rest: {:#?}", self.stats());
         }
     }
 }
