@@ -554,7 +554,9 @@ impl Control {
         if state.generation() == generation && state.kind() == kind && is_ours && !state.is_reserved() {
             return Ok(reference);
         }
-        Err(unknown(reference, kind))
+        // When the service is lost, that is why.
+        let lost = self.shared.link().and_then(|link| link.check().err());
+        Err(lost.unwrap_or_else(|| unknown(reference, kind)))
     }
 }
 

@@ -11,10 +11,10 @@ use handle_watcher_client::ChannelClient;
 use util::*;
 
 fn channel_of(setup: Setup) -> ChannelClient {
-    Client::embedded_with(setup.config(), setup.client_config()).unwrap().into_channel().unwrap()
+    setup.bare_client().into_channel().unwrap()
 }
 
-const SETUPS: [Setup; 4] = [Setup::Own, Setup::Off, Setup::Always, Setup::Tight];
+const SETUPS: [Setup; 5] = [Setup::Own, Setup::Off, Setup::Always, Setup::Tight, Setup::Remote];
 
 /// The next message, then what a drain of so many gives.
 #[track_caller]

@@ -424,7 +424,7 @@ fn a_closed_number_with_a_living_duplicate_makes_nothing_spin(setup: Setup) {
     let (reader, writer) = pipe();
     let watch = client.watch(&reader, READABLE, Mode::Level, 1).unwrap();
     let kept = poison(&mut client, PrivateNumber::new());
-    if setup == Setup::Exposed {
+    if setup.is_exposed() {
         until_cured(&mut client);
     }
     client.expect_quiet_while_waiting(Duration::from_millis(300));

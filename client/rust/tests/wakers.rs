@@ -16,10 +16,10 @@ use handle_watcher_client::{AsyncClient, EventStream};
 use smol::stream::{Stream, StreamExt};
 use util::*;
 
-const SETUPS: [Setup; 3] = [Setup::Own, Setup::Off, Setup::Always];
+const SETUPS: [Setup; 4] = [Setup::Own, Setup::Off, Setup::Always, Setup::Remote];
 
 fn async_client(setup: Setup) -> AsyncClient {
-    Client::embedded_with(setup.config(), setup.client_config()).unwrap().into_async().unwrap()
+    setup.bare_client().into_async().unwrap()
 }
 
 /// An executor without anything: one thread that sleeps until its waker is called.

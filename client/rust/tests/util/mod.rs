@@ -32,8 +32,8 @@ mod served;
 mod sys;
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 pub(crate) use handle_watcher_client::{
@@ -173,6 +173,20 @@ impl Setup {
             None => Client::attach_with(watcher, self.client_config()).expect("a client"),
         };
         Fixture { service: service.cloned(), ..Fixture::new(self, client, String::new()) }
+    }
+
+    /// A client and nothing else, for what takes it by value.
+    pub(crate) fn bare_client(self) -> Client {
+        static SERVED: OnceLock<(Watcher, Served)> = OnceLock::new();
+        if !self.is_remote() {
+            return Client::embedded_with(self.config(), self.client_config()).expect("a client");
+        }
+        let (_, served) = SERVED.get_or_init(|| {
+            let watcher = self.watcher();
+            let served = Served::by(&watcher);
+            (watcher, served)
+        });
+        served.connect(self.client_config())
     }
 
     pub(crate) fn is_remote(self) -> bool {
