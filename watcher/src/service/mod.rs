@@ -20,6 +20,7 @@ mod entrance;
 mod inbox;
 mod index;
 mod kinds;
+mod lazy;
 mod listener;
 mod lists;
 mod outbox;
