@@ -33,7 +33,7 @@ run: setup ## Show the tour: one watcher over real sockets, files, timers and ch
 	$(CARGO) run --release --locked -p handle-watcher-examples --bin tour
 
 test: setup ## Run every test, doctest, the 30-second stress and the loom models (no peers are downloaded)
-	$(CARGO) test --workspace --features handle-watcher/daemon --locked
+	$(CARGO) test --workspace --locked
 	@$(MAKE) --no-print-directory loom
 
 loom: setup ## Run the loom models alone
@@ -59,7 +59,7 @@ sanitize: setup ## Run the stress for STRESS_SECONDS under the address sanitizer
 check: ## Run every check that is not a test: format, lints, documentation, licences and bans
 	@.ci/setup.sh check
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --features handle-watcher/daemon --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --workspace --locked
 	$(CARGO) deny --locked check --allow unused-wrapper bans licenses sources
 
