@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs what a job needs, and only what is missing: with everything there it changes nothing and needs no network.
-#   .ci/setup.sh build    a Rust toolchain, a linker, and the crates that the default build uses
-#   .ci/setup.sh check    the same, and rustfmt, clippy and cargo-deny
+#   .ci/setup.sh build    a Rust toolchain, a linker, the crates that the default build uses, python3, and the archives
+#                         that the wire's tests read
+#   .ci/setup.sh check    a toolchain and crates, and rustfmt, clippy and cargo-deny
+#   .ci/setup.sh fuzz     a toolchain and crates, a C++ compiler, and the crates of the fuzzer
 #   .ci/setup.sh bench    as build, and libuv, one of the peers
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -56,9 +58,9 @@ need_linker() {
 # Fetches what the default build of the workspace uses. The peers of the benches stay out: they are an optional
 # feature, and `cargo fetch` would bring them in.
 need_crates() {
-    cargo tree --workspace --locked --offline >/dev/null 2>&1 && return
+    cargo tree --workspace --features handle-watcher-client/cli,handle-watcher/daemon --locked --offline >/dev/null 2>&1 && return
     say "fetching crates"
-    cargo tree --workspace --locked >/dev/null ||
+    cargo tree --workspace --features handle-watcher-client/cli,handle-watcher/daemon --locked >/dev/null ||
         fail "the crates could not be fetched: this needs the network once, and a Cargo.lock that fits Cargo.toml"
 }
 
@@ -67,6 +69,45 @@ need_libuv() {
     cc -shared -o /dev/null -luv 2>/dev/null && return
     apt_install libuv1-dev && cc -shared -o /dev/null -luv 2>/dev/null ||
         fail "libuv is missing, which the benches measure us beside: install libuv1-dev, then run this again"
+}
+
+need_python() {
+    have python3 || apt_install python3-minimal ||
+        fail "python3 is missing, which runs one of the clients under test: install it, then run this again"
+}
+
+# Real .asar archives, for the reader of pickles: four files that the npm package asar 0.9.0 (MIT) ships under test/.
+# Their sums are those of the vectors, so neither another version nor a damaged file passes.
+need_archives() {
+    local place=${CARGO_TARGET_DIR:-target}/vectors vectors=watcher/wire/tests/vectors/pickle.json
+    archives_fit "$place" "$vectors" && return
+    have npm || apt_install npm ||
+        fail "npm is missing, which fetches archives that the tests read: install it, then run this again"
+    say "fetching archives for the tests into $place"
+    mkdir -p "$place"
+    (cd "$place" && npm pack --silent asar@0.9.0 >/dev/null && tar -xzf asar-0.9.0.tgz && rm asar-0.9.0.tgz) ||
+        fail "the archives could not be fetched: this needs the npm registry once; 'make setup' tries again"
+    archives_fit "$place" "$vectors" ||
+        fail "the archives in $place are not those of $vectors: remove the folder, then run this again"
+}
+
+# Whether folder $1 holds every archive that the vectors $2 name, with its sum.
+archives_fit() {
+    awk -v place="$1" -F '"' '
+        /"file":/ { file = $4 }
+        /"sha256":/ && file { print $4 "  " place "/package/" file; file = "" }' "$2" |
+        sha256sum --check --quiet --strict >/dev/null 2>&1
+}
+
+need_cpp() {
+    have c++ || apt_install g++ ||
+        fail "a C++ compiler is missing, which builds the fuzzer: install g++, then run this again"
+}
+
+# The fuzz targets are a workspace of their own, so that nobody else builds the fuzzer.
+need_fuzz_crates() {
+    cargo fetch --locked --manifest-path watcher/fuzz/Cargo.toml --quiet ||
+        fail "the fuzzer's crates could not be fetched: this needs the network once"
 }
 
 need_component() {
@@ -87,12 +128,19 @@ need_rust
 need_linker
 need_crates
 case ${1:-build} in
-build) ;;
+build)
+    need_python
+    need_archives
+    ;;
 check)
     need_component fmt rustfmt
     need_component clippy clippy
     need_cargo_deny
     ;;
 bench) need_libuv ;;
-*) fail "unknown job '$1': say build, check or bench" ;;
+fuzz)
+    need_cpp
+    need_fuzz_crates
+    ;;
+*) fail "unknown job '$1': say build, check, bench or fuzz" ;;
 esac

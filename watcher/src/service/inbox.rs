@@ -1,7 +1,7 @@
 //! What a session has sent and was not taken yet: the bytes of a frame that is not whole, and the descriptors.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use handle_watcher_wire::pickle::{HeaderSize, peek_next};
 
@@ -66,6 +66,14 @@ impl Inbox {
     /// Gives memory back that nothing waits in.
     pub(super) fn shrink(&mut self) {
         self.rest.take_if(|rest| rest.bytes.is_empty() && rest.passed.is_empty() && !rest.is_loss_open);
+    }
+
+    /// The descriptors that wait for their frames.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rest.iter().flat_map(|rest| &rest.passed).filter_map(|passed| match passed {
+            Passed::Descriptor(descriptor) => Some(descriptor.as_fd()),
+            Passed::Lost { .. } => None,
+        })
     }
 
     /// A descriptor came.

@@ -130,16 +130,21 @@ impl Kinds {
         self.terminals.contains(&major)
     }
 
-    /// A connection to this very service would keep its own session alive after its client is gone.
     fn check_socket(&self, descriptor: BorrowedFd<'_>) -> Result<Kind> {
-        let is_unix = rustix::net::sockopt::socket_domain(descriptor) == Ok(AddressFamily::UNIX);
-        if is_unix && self.own_address.is_some() {
-            let peer = rustix::net::getpeername(descriptor).ok().flatten();
-            if peer.is_some() && peer == self.own_address {
-                return Err(refusal("a connection to this service; its end is noticed without a watch"));
-            }
+        if self.is_own_connection(descriptor) {
+            return Err(refusal("a connection to this service; its end is noticed without a watch"));
         }
         Ok(Kind::Socket)
+    }
+
+    /// A connection to this very service. Held here, it keeps its own session alive after its client is gone.
+    pub(super) fn is_own_connection(&self, descriptor: BorrowedFd<'_>) -> bool {
+        let is_unix = || rustix::net::sockopt::socket_domain(descriptor) == Ok(AddressFamily::UNIX);
+        if self.own_address.is_none() || !is_unix() {
+            return false;
+        }
+        let peer = rustix::net::getpeername(descriptor).ok().flatten();
+        peer.is_some() && peer == self.own_address
     }
 }
 

@@ -52,6 +52,14 @@ impl Server {
             );
             self.end(session, Some(&status));
         }
+        if pace != Pace::Spent && session.inbox.waiting().any(|waits| self.kinds.is_own_connection(waits)) {
+            // While it waits here, nobody's death is noticed: neither in its own session, nor in another's.
+            let status = Status::new(
+                Code::InvalidArgument,
+                "a connection to this service was passed, and the request that is to take it is not whole; do not pass it",
+            );
+            self.end(session, Some(&status));
+        }
         session.inbox.shrink();
         self.flush(session);
         let has_more = pace == Pace::Spent && session.takes_requests();

@@ -68,24 +68,24 @@ fn a_frame_that_claims_four_gibibytes() {
 
 #[test]
 fn a_frame_of_nothing() {
-    expect_end(&[0; 4], Code::OutOfRange, "offset 0");
+    expect_end(&[0; 4], Code::InvalidArgument, "offset 0");
 }
 
 #[test]
 fn a_frame_shorter_than_its_head() {
-    expect_end(&words(&[10, 2]), Code::OutOfRange, "offset 8");
+    expect_end(&words(&[10, 2]), Code::InvalidArgument, "offset 8");
 }
 
 #[test]
 fn a_frame_shorter_than_its_kind() {
     for kind in [2, 3, 4, 5, 6, 7, 8, 9, 11, 14, 15] {
-        expect_end(&words(&[kind, 2, 0, 1]), Code::OutOfRange, "offset 12");
+        expect_end(&words(&[kind, 2, 0, 1]), Code::InvalidArgument, "offset 12");
     }
 }
 
 #[test]
 fn a_length_inside_beyond_the_frame() {
-    expect_end(&words(&[11, 2, 0, 1_000_000, 5]), Code::OutOfRange, "1000000 bytes");
+    expect_end(&words(&[11, 2, 0, 1_000_000, 5]), Code::InvalidArgument, "1000000 bytes");
     expect_end(&words(&[11, 2, 0, u32::MAX, 5]), Code::InvalidArgument, "-1");
 }
 

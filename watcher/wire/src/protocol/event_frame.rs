@@ -43,7 +43,7 @@ impl EventFrame {
     /// Reads a whole frame.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is no event, is too short for one, or has a kind or signals that do not exist.
+    /// `INVALID_ARGUMENT` if it is no event, or has a kind or signals that do not exist; `OUT_OF_RANGE` if it is too short.
     #[inline]
     pub fn read(frame: &[u8]) -> Result<Self> {
         let mut reader = Reader::with_header_size(HeaderSize::PLAIN, frame)?;

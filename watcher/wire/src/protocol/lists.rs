@@ -61,7 +61,8 @@ pub fn write_stats(stats: &[(&str, u64)], writer: &mut Writer) {
 /// Reads counters by name. A reader takes those it knows; there may be others.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the body is too short for what it claims.
+/// `OUT_OF_RANGE` if the body is too short for what it claims; `INVALID_ARGUMENT` for a count below zero and text that
+/// is none.
 pub fn read_stats<'a>(body: &mut Reader<'a>) -> Result<Vec<(&'a str, u64)>> {
     let count = body.read_count(STAT_BYTES_LEAST)?;
     (0..count).map(|_| Ok((body.read_str()?, body.read_u64()?))).collect()
@@ -85,7 +86,8 @@ pub fn write_sessions(sessions: &[SessionEntry], writer: &mut Writer) {
 /// Reads sessions.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the body is too short for what it claims.
+/// `OUT_OF_RANGE` if the body is too short for what it claims; `INVALID_ARGUMENT` for a count below zero and text that
+/// is none.
 pub fn read_sessions(body: &mut Reader<'_>) -> Result<Vec<SessionEntry>> {
     let count = body.read_count(SESSION_BYTES_LEAST)?;
     (0..count)
@@ -121,7 +123,8 @@ pub fn write_watches(watches: &[WatchEntry], writer: &mut Writer) {
 /// Reads watches.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the body is too short for what it claims, or says a mode or signals that do not exist.
+/// `OUT_OF_RANGE` if the body is too short for what it claims; `INVALID_ARGUMENT` for a count below zero, text that is
+/// none, and a mode or signals that do not exist.
 pub fn read_watches(body: &mut Reader<'_>) -> Result<Vec<WatchEntry>> {
     let count = body.read_count(WATCH_BYTES_LEAST)?;
     (0..count)

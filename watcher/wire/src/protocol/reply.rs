@@ -63,7 +63,7 @@ impl<'a> Reply<'a> {
     /// Reads a whole frame.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is no reply or too short for one.
+    /// `INVALID_ARGUMENT` if it is no reply; `OUT_OF_RANGE` if it is too short for one.
     pub fn read(frame: &'a [u8]) -> Result<Self> {
         let mut reader = Reader::with_header_size(HeaderSize::PLAIN, frame)?;
         let kind = reader.read_u32()?;
@@ -100,7 +100,7 @@ impl Welcome {
     /// Reads the body.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is too short.
+    /// `OUT_OF_RANGE` if it is too short.
     pub fn read(body: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
             version: body.read_u32()?,

@@ -242,15 +242,15 @@ impl<'a> Request<'a> {
     /// Reads a whole frame. Values behind those that this version knows are passed over.
     ///
     /// # Errors
-    /// [`RequestError::Malformed`] if the frame is too short for its kind or a string in it is not UTF-8;
+    /// [`RequestError::Malformed`] with `INVALID_ARGUMENT` if the frame is too short for its kind or a string in it is
+    /// not UTF-8;
     /// [`RequestError::Refused`] with `UNIMPLEMENTED` for a kind that this version does not know, and with
     /// `INVALID_ARGUMENT` for a value that means nothing.
     pub fn read(frame: &'a [u8]) -> Result<(Head, Self), RequestError> {
         let mut reader =
             Reader::with_header_size(HeaderSize::PLAIN, frame).map_err(RequestError::Malformed)?;
-        let head = read_head(&mut reader).map_err(|error| RequestError::Malformed(error.into()))?;
+        let head = read_head(&mut reader).map_err(malformed)?;
         let refused = |status| RequestError::Refused(head, status);
-        let malformed = |error: ReadError| RequestError::Malformed(error.into());
         let request = match head.kind {
             kind::HELLO => Self::Hello(read_hello(&mut reader)?),
             kind::WATCH => Self::Watch(read_watch(&mut reader).map_err(malformed)?.map_err(refused)?),
@@ -285,12 +285,16 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Whatever was wrong with one of its values, it is the frame that is not valid.
+fn malformed(error: ReadError) -> RequestError {
+    RequestError::Malformed(Status::new(Code::InvalidArgument, error.to_string()))
+}
+
 fn read_head(reader: &mut Reader<'_>) -> Result<Head, ReadError> {
     Ok(Head { kind: reader.read_u32()?, call: reader.read_u32()?, descriptors: reader.read_u32()? })
 }
 
 fn read_hello<'a>(reader: &mut Reader<'a>) -> Result<Hello<'a>, RequestError> {
-    let malformed = |error: ReadError| RequestError::Malformed(error.into());
     let magic = reader.read_data().map_err(malformed)?;
     if magic != super::MAGIC.as_bytes() {
         return Err(RequestError::Malformed(Status::new(

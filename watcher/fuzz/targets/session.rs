@@ -1,0 +1,4 @@
+//! Arbitrary bytes for `session`: run by `make fuzz`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| handle_watcher_fuzz::feed_session(bytes));
