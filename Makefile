@@ -42,7 +42,7 @@ run: setup ## Show the tour: one watcher over real sockets, files, timers and ch
 	$(CARGO) run --release --locked -p handle-watcher-examples --bin tour
 
 test: setup ## Run every test, doctest, the 30-second stress and the loom models (no peers are downloaded)
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --features handle-watcher/daemon --locked
 	@$(MAKE) --no-print-directory loom
 
 loom: setup ## Run the loom models alone
@@ -89,7 +89,7 @@ check: ## Run every check that is not a test: format, lints, documentation, lice
 	@.ci/setup.sh check
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path watcher/fuzz/Cargo.toml --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features handle-watcher/daemon --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --workspace --locked
 	$(CARGO) deny --locked check --allow unused-wrapper bans licenses sources
 

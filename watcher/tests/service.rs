@@ -9,6 +9,8 @@ mod client;
 mod descriptors;
 #[path = "service/ends.rs"]
 mod ends;
+#[path = "service/hostile.rs"]
+mod hostile;
 #[path = "service/lies.rs"]
 mod lies;
 #[path = "service/limits.rs"]

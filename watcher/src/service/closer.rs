@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use handle_watcher_wire::{Code, Result, Status};
 
 use crate::notified_port::NotifiedPort;
+use crate::service::lazy::Lazy;
 use crate::service::users::Thing;
 use crate::service::watches::Watches;
 use crate::sys::eventfd::EventFd;
@@ -31,7 +32,7 @@ const STOP_WAIT: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Load {
     pub(super) port: Option<NotifiedPort>,
-    pub(super) watches: Watches,
+    pub(super) watches: Lazy<Watches>,
     pub(super) descriptors: Vec<OwnedFd>,
     pub(super) descriptor: Option<OwnedFd>,
 }

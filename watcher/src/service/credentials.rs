@@ -5,31 +5,26 @@ use std::os::fd::BorrowedFd;
 use rustix::net::sockopt::socket_peercred;
 
 use crate::service::config::ServiceConfig;
-use crate::sys::passing;
 
 /// The super-user.
 const ROOT: u32 = 0;
 
 /// Who is at the other end, as it was when it connected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) process: u32,
     pub(super) user: u32,
     group: u32,
-    groups: Vec<u32>,
 }
 
 impl Peer {
     /// Whoever connected this socket. None if the kernel does not say.
-    pub(super) fn of(socket: BorrowedFd<'_>, config: &ServiceConfig) -> Option<Self> {
+    pub(super) fn of(socket: BorrowedFd<'_>) -> Option<Self> {
         let credentials = socket_peercred(socket).ok()?;
-        // The groups are asked for only where somebody asks about groups.
-        let groups = if config.allow_gids.is_empty() { Vec::new() } else { passing::peer_groups(socket) };
         Some(Self {
             process: u32::try_from(credentials.pid.as_raw_nonzero().get()).unwrap_or(0),
             user: credentials.uid.as_raw(),
             group: credentials.gid.as_raw(),
-            groups,
         })
     }
 }
@@ -39,11 +34,19 @@ pub(super) fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The service's own user, root, and those of the lists.
-pub(super) fn may_connect(peer: &Peer, own_user: u32, config: &ServiceConfig) -> bool {
-    sees_everything(peer.user, own_user)
-        || config.allow_uids.contains(&peer.user)
-        || config.allow_gids.iter().any(|group| *group == peer.group || peer.groups.contains(group))
+/// The service's own user, root, and those of the lists. `groups` gives the peer's supplementary groups, and is asked only
+/// where a list is about groups.
+pub(super) fn may_connect(
+    peer: Peer,
+    groups: impl FnOnce() -> Vec<u32>,
+    own_user: u32,
+    config: &ServiceConfig,
+) -> bool {
+    if sees_everything(peer.user, own_user) || config.allow_uids.contains(&peer.user) {
+        return true;
+    }
+    let is_allowed = |group: &u32| config.allow_gids.contains(group);
+    !config.allow_gids.is_empty() && (is_allowed(&peer.group) || groups().iter().any(is_allowed))
 }
 
 /// Root and the service's own user may list and end everybody's sessions.
@@ -55,8 +58,8 @@ pub(super) fn sees_everything(user: u32, own_user: u32) -> bool {
 mod tests {
     use super::*;
 
-    fn peer(user: u32, group: u32, groups: &[u32]) -> Peer {
-        Peer { process: 1, user, group, groups: groups.to_vec() }
+    fn peer(user: u32, group: u32) -> Peer {
+        Peer { process: 1, user, group }
     }
 
     #[test]
@@ -64,18 +67,18 @@ mod tests {
         let config =
             ServiceConfig { allow_uids: vec![1001], allow_gids: vec![50, 60], ..ServiceConfig::default() };
         let cases = [
-            (peer(1000, 7, &[]), true, "the service's own user"),
-            (peer(0, 7, &[]), true, "root"),
-            (peer(1001, 7, &[]), true, "a user of the list"),
-            (peer(1002, 50, &[]), true, "a primary group of the list"),
-            (peer(1002, 7, &[8, 60]), true, "a supplementary group of the list"),
-            (peer(1002, 7, &[8, 9]), false, "nobody of these"),
-            (peer(50, 1001, &[1000]), false, "a user's number is no group's"),
+            (peer(1000, 7), vec![], true, "the service's own user"),
+            (peer(0, 7), vec![], true, "root"),
+            (peer(1001, 7), vec![], true, "a user of the list"),
+            (peer(1002, 50), vec![], true, "a primary group of the list"),
+            (peer(1002, 7), vec![8, 60], true, "a supplementary group of the list"),
+            (peer(1002, 7), vec![8, 9], false, "nobody of these"),
+            (peer(50, 1001), vec![1000], false, "a user's number is no group's"),
         ];
-        for (peer, may, who) in cases {
-            assert_eq!(may_connect(&peer, 1000, &config), may, "{who}");
+        for (peer, groups, may, who) in cases {
+            assert_eq!(may_connect(peer, || groups, 1000, &config), may, "{who}");
         }
-        assert!(!may_connect(&peer(1001, 50, &[60]), 1000, &ServiceConfig::default()));
+        assert!(!may_connect(peer(1001, 50), || vec![60], 1000, &ServiceConfig::default()));
         assert!(sees_everything(0, 1000) && sees_everything(1000, 1000) && !sees_everything(1001, 1000));
     }
 }

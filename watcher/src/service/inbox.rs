@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use handle_watcher_wire::pickle::{HeaderSize, peek_next};
 
-/// Room that a bigger need left behind is given back above this.
+/// What was taken is thrown away once it is more than this, and more than what is left.
 const KEPT_BYTES: usize = 4096;
 
 /// Why a frame did not get its descriptor.
@@ -29,13 +29,19 @@ enum Passed {
 /// Positions count the bytes of the stream from its start.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    bytes: Vec<u8>,
-    /// Where the first byte that was not taken is in `bytes`.
-    start: usize,
     /// How many bytes of the stream were received.
     received: u64,
     /// How many of them were taken.
     taken: u64,
+    /// None where nothing waits: most sessions are idle most of the time.
+    rest: Option<Box<Rest>>,
+}
+
+#[derive(Debug, Default)]
+struct Rest {
+    bytes: Vec<u8>,
+    /// Where the first byte that was not taken is in `bytes`.
+    start: usize,
     passed: VecDeque<Passed>,
     descriptors: u32,
     /// The bytes that the dropped descriptors came with may go on in the next read.
@@ -45,12 +51,21 @@ pub(super) struct Inbox {
 impl Inbox {
     /// No bytes are left.
     pub(super) fn is_empty(&self) -> bool {
-        self.start == self.bytes.len()
+        self.rest.as_ref().is_none_or(|rest| rest.start == rest.bytes.len())
     }
 
     /// How many descriptors wait for their frames.
     pub(super) fn descriptors(&self) -> u32 {
-        self.descriptors
+        self.rest.as_ref().map_or(0, |rest| rest.descriptors)
+    }
+
+    fn rest(&mut self) -> &mut Rest {
+        self.rest.get_or_insert_default()
+    }
+
+    /// Gives memory back that nothing waits in.
+    pub(super) fn shrink(&mut self) {
+        self.rest.take_if(|rest| rest.bytes.is_empty() && rest.passed.is_empty() && !rest.is_loss_open);
     }
 
     /// The descriptors that wait for their frames.
@@ -63,8 +78,9 @@ impl Inbox {
 
     /// A descriptor came.
     pub(super) fn pass(&mut self, descriptor: OwnedFd) {
-        self.passed.push_back(Passed::Descriptor(descriptor));
-        self.descriptors += 1;
+        let rest = self.rest();
+        rest.passed.push_back(Passed::Descriptor(descriptor));
+        rest.descriptors += 1;
     }
 
     /// A read brought `bytes`, and descriptors were dropped if `is_cut`. `is_full`: it filled its buffer, so what it was
@@ -72,27 +88,33 @@ impl Inbox {
     pub(super) fn count_read(&mut self, bytes: usize, is_cut: bool, is_full: bool) {
         self.received += bytes as u64;
         let until = self.received;
+        if !is_cut && self.rest.is_none() {
+            return;
+        }
+        let rest = self.rest();
         if is_cut {
-            self.passed.push_back(Passed::Lost { until });
-        } else if self.is_loss_open
+            rest.passed.push_back(Passed::Lost { until });
+        } else if rest.is_loss_open
             && let Some(Passed::Lost { until: open }) =
-                self.passed.iter_mut().rev().find(|passed| matches!(passed, Passed::Lost { .. }))
+                rest.passed.iter_mut().rev().find(|passed| matches!(passed, Passed::Lost { .. }))
         {
             *open = until;
         }
-        self.is_loss_open = is_full && (is_cut || self.is_loss_open);
+        rest.is_loss_open = is_full && (is_cut || rest.is_loss_open);
     }
 
     /// Takes the descriptor of the frame that begins where the stream was taken to.
     pub(super) fn take_descriptor(&mut self) -> Result<OwnedFd, Absent> {
+        let taken = self.taken;
+        let rest = self.rest.as_mut().ok_or(Absent::NotSent)?;
         loop {
-            match self.passed.front() {
+            match rest.passed.front() {
                 None => return Err(Absent::NotSent),
-                Some(&Passed::Lost { until }) if self.taken < until => return Err(Absent::Lost),
+                Some(&Passed::Lost { until }) if taken < until => return Err(Absent::Lost),
                 Some(_) => {}
             }
-            if let Some(Passed::Descriptor(descriptor)) = self.passed.pop_front() {
-                self.descriptors -= 1;
+            if let Some(Passed::Descriptor(descriptor)) = rest.passed.pop_front() {
+                rest.descriptors -= 1;
                 return Ok(descriptor);
             }
         }
@@ -101,24 +123,27 @@ impl Inbox {
     /// Everything that was received was taken: descriptors that are left are nobody's, and what was lost is over.
     pub(super) fn take_orphans(&mut self) -> Vec<OwnedFd> {
         let orphans = self.take_descriptors();
-        if !self.is_loss_open {
-            self.passed = VecDeque::new();
+        if let Some(rest) = &mut self.rest
+            && !rest.is_loss_open
+        {
+            rest.passed.clear();
         }
+        self.shrink();
         orphans
     }
 
     /// Every descriptor there is.
     pub(super) fn take_descriptors(&mut self) -> Vec<OwnedFd> {
-        self.descriptors = 0;
-        let mut taken = Vec::new();
-        let mut lost = VecDeque::new();
-        for passed in std::mem::take(&mut self.passed) {
+        let Some(rest) = &mut self.rest else { return Vec::new() };
+        rest.descriptors = 0;
+        let (mut taken, mut lost) = (Vec::new(), VecDeque::new());
+        for passed in std::mem::take(&mut rest.passed) {
             match passed {
                 Passed::Descriptor(descriptor) => taken.push(descriptor),
                 lost_here @ Passed::Lost { .. } => lost.push_back(lost_here),
             }
         }
-        self.passed = lost;
+        rest.passed = lost;
         taken
     }
 
@@ -127,19 +152,20 @@ impl Inbox {
         if self.is_empty() {
             return 0;
         }
+        let rest = self.rest();
         let mut moved = 0;
         let header_bytes = HeaderSize::PLAIN.bytes();
-        let have = self.bytes.len() - self.start;
+        let have = rest.bytes.len() - rest.start;
         if have < header_bytes {
-            moved += self.append(&more[..(header_bytes - have).min(more.len())]);
+            moved += rest.append(&more[..(header_bytes - have).min(more.len())]);
         }
-        let have = self.bytes.len() - self.start;
-        match peek_next(HeaderSize::PLAIN, &self.bytes[self.start..]) {
+        let have = rest.bytes.len() - rest.start;
+        match peek_next(HeaderSize::PLAIN, &rest.bytes[rest.start..]) {
             // Whoever looks at it next finds that it is too long.
             Some(claimed) if claimed > limit_bytes as u64 => {}
             Some(claimed) => {
                 let missing = usize::try_from(claimed).unwrap_or(limit_bytes).saturating_sub(have);
-                moved += self.append(&more[moved..][..missing.min(more.len() - moved)]);
+                moved += rest.append(&more[moved..][..missing.min(more.len() - moved)]);
             }
             None => {}
         }
@@ -147,36 +173,41 @@ impl Inbox {
     }
 
     /// Keeps bytes for later.
-    pub(super) fn append(&mut self, more: &[u8]) -> usize {
-        self.bytes.extend_from_slice(more);
-        more.len()
+    pub(super) fn append(&mut self, more: &[u8]) {
+        if !more.is_empty() {
+            self.rest().append(more);
+        }
     }
 
     /// Lends the bytes out; [`put_back`](Self::put_back) returns them.
     pub(super) fn lend(&mut self) -> (Vec<u8>, usize) {
-        (std::mem::take(&mut self.bytes), std::mem::take(&mut self.start))
+        let rest = self.rest();
+        (std::mem::take(&mut rest.bytes), std::mem::take(&mut rest.start))
     }
 
     /// Returns what [`lend`](Self::lend) gave, of which everything before `start` was taken.
-    pub(super) fn put_back(&mut self, mut bytes: Vec<u8>, start: usize) {
+    pub(super) fn put_back(&mut self, mut bytes: Vec<u8>, mut start: usize) {
         if start == bytes.len() {
-            bytes.clear();
             // An idle session holds no buffer.
-            self.bytes = Vec::new();
-            self.start = 0;
+            (bytes, start) = (Vec::new(), 0);
         } else if start > KEPT_BYTES && start > bytes.len() / 2 {
             bytes.drain(..start);
-            self.bytes = bytes;
-            self.start = 0;
-        } else {
-            self.bytes = bytes;
-            self.start = start;
+            start = 0;
         }
+        let rest = self.rest();
+        (rest.bytes, rest.start) = (bytes, start);
     }
 
     /// A frame of so many bytes was taken.
     pub(super) fn count_taken(&mut self, bytes: usize) {
         self.taken += bytes as u64;
+    }
+}
+
+impl Rest {
+    fn append(&mut self, more: &[u8]) -> usize {
+        self.bytes.extend_from_slice(more);
+        more.len()
     }
 }
 

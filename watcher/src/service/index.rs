@@ -16,6 +16,10 @@ pub(super) struct Index {
 }
 
 impl Index {
+    pub(super) const fn new() -> Self {
+        Self { buckets: Vec::new(), count: 0 }
+    }
+
     /// The place of `number`, if it has one. `number_at` tells the number of a place.
     pub(super) fn find(
         &self,

@@ -1,6 +1,6 @@
 //! Accepting: who may come in, and what happens when no descriptor is left for the next one.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use handle_watcher_wire::protocol::{NO_CALL, Reply};
@@ -140,7 +140,7 @@ impl Server {
 
     /// Makes a session of a connection, or says why not.
     fn welcome(&mut self, socket: OwnedFd) {
-        let Some(peer) = Peer::of(socket.as_fd(), &self.config) else {
+        let Some(peer) = Peer::of(socket.as_fd()) else {
             // It has gone already.
             return self.refuse(
                 socket,
@@ -149,7 +149,7 @@ impl Server {
             );
         };
         let user = peer.user;
-        if let Err(status) = self.admit(&peer) {
+        if let Err(status) = self.admit(peer, socket.as_fd()) {
             return self.refuse(socket, user, &status);
         }
         let slot = self.sessions.next_index();
@@ -170,8 +170,8 @@ impl Server {
         self.sessions.insert(Some(session));
     }
 
-    fn admit(&mut self, peer: &Peer) -> Result<()> {
-        if !may_connect(peer, self.own_user, &self.config) {
+    fn admit(&mut self, peer: Peer, socket: BorrowedFd<'_>) -> Result<()> {
+        if !may_connect(peer, || passing::peer_groups(socket), self.own_user, &self.config) {
             return Err(Status::new(
                 Code::PermissionDenied,
                 format!(

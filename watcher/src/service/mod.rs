@@ -20,6 +20,7 @@ mod entrance;
 mod inbox;
 mod index;
 mod kinds;
+mod lazy;
 mod listener;
 mod lists;
 mod outbox;
@@ -123,11 +124,16 @@ impl Service {
     /// Stops the service: each session is told `UNAVAILABLE` and closed, the socket's file is removed if it is still ours.
     /// Returns when that is done, after at most some seconds; what a client left lingering may be closed later. Calling it
     /// again is harmless. On the watcher thread itself it only begins the stop.
+    ///
+    /// Nothing happens in a process that was forked since: the service, its sockets and its file are the parent's.
     pub fn stop(&self) {
+        if self.control.check_process().is_err() {
+            return;
+        }
         if !self.entrance.is_over() {
             self.entrance.enter(Errand::Stop);
         }
-        if self.control.shared().is_watcher_thread() || self.control.check_process().is_err() {
+        if self.control.shared().is_watcher_thread() {
             return;
         }
         self.entrance.wait_until_over();
@@ -137,6 +143,10 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
+        if self.control.check_process().is_err() {
+            // To end anything here would end the parent's sessions and remove its file, so nothing is ever dropped.
+            std::mem::forget((Arc::clone(&self.entrance), Arc::clone(&self.closer)));
+        }
         self.stop();
     }
 }

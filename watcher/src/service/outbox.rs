@@ -17,8 +17,12 @@ pub(super) enum Flushed {
     Lost(Errno),
 }
 
+/// Holds no memory while nothing waits: most sockets are rarely full.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(super) struct Outbox(Option<Box<Unsent>>);
+
+#[derive(Debug, Default)]
+struct Unsent {
     bytes: Vec<u8>,
     start: usize,
     /// Goes with the first byte.
@@ -26,8 +30,9 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
+    /// How many bytes wait.
     pub(super) fn len(&self) -> usize {
-        self.bytes.len() - self.start
+        self.0.as_ref().map_or(0, |unsent| unsent.bytes.len() - unsent.start)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -36,61 +41,61 @@ impl Outbox {
 
     /// Sends a descriptor with the first byte there is next. Nothing may wait yet.
     pub(super) fn attach(&mut self, descriptor: OwnedFd) {
-        self.descriptor = Some(descriptor);
+        self.0.get_or_insert_default().descriptor = Some(descriptor);
     }
 
     /// Forgets what waits: nobody will read it.
     pub(super) fn give_up(&mut self) {
-        *self = Self::default();
+        self.0 = None;
     }
 
     /// Sends what waits, then `more`. What is not taken is kept.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>, more: &[u8]) -> Flushed {
-        if self.is_empty() {
-            return match Self::push(socket, more, &mut self.descriptor) {
+        let Some(unsent) = &mut self.0 else {
+            return match push(socket, more, &mut None) {
+                Ok(sent) if sent == more.len() => Flushed::All,
                 Ok(sent) => {
-                    self.bytes.extend_from_slice(&more[sent..]);
-                    if self.is_empty() { Flushed::All } else { Flushed::Some }
+                    self.0.get_or_insert_default().bytes.extend_from_slice(&more[sent..]);
+                    Flushed::Some
                 }
                 Err(errno) => Flushed::Lost(errno),
             };
-        }
-        self.bytes.extend_from_slice(more);
-        match Self::push(socket, &self.bytes[self.start..], &mut self.descriptor) {
-            Ok(sent) => self.forget(sent),
+        };
+        unsent.bytes.extend_from_slice(more);
+        match push(socket, &unsent.bytes[unsent.start..], &mut unsent.descriptor) {
+            Ok(sent) => unsent.start += sent,
             Err(errno) => return Flushed::Lost(errno),
         }
-        if self.is_empty() { Flushed::All } else { Flushed::Some }
-    }
-
-    fn forget(&mut self, sent: usize) {
-        self.start += sent;
-        if self.is_empty() {
-            // An idle session holds no buffer.
-            (self.bytes, self.start) = (Vec::new(), 0);
-        } else if self.start > self.bytes.len() / 2 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
-        }
-    }
-
-    /// Sends until the socket takes no more; gives how many bytes.
-    fn push(socket: BorrowedFd<'_>, bytes: &[u8], descriptor: &mut Option<OwnedFd>) -> Result<usize, Errno> {
-        let mut sent = 0;
-        while sent < bytes.len() {
-            let beside = descriptor.as_ref().map(AsFd::as_fd);
-            match passing::send(socket, &bytes[sent..], beside) {
-                Ok(count) => {
-                    sent += count;
-                    *descriptor = None;
-                }
-                // NOBUFS is what a full system says where a full socket says AGAIN; both pass.
-                Err(Errno::AGAIN | Errno::NOBUFS) => break,
-                Err(errno) => return Err(errno),
+        if unsent.start == unsent.bytes.len() {
+            if unsent.descriptor.is_none() {
+                self.0 = None;
             }
+            return Flushed::All;
         }
-        Ok(sent)
+        if unsent.start > unsent.bytes.len() / 2 {
+            unsent.bytes.drain(..unsent.start);
+            unsent.start = 0;
+        }
+        Flushed::Some
     }
+}
+
+/// Sends until the socket takes no more; gives how many bytes.
+fn push(socket: BorrowedFd<'_>, bytes: &[u8], descriptor: &mut Option<OwnedFd>) -> Result<usize, Errno> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        let beside = descriptor.as_ref().map(AsFd::as_fd);
+        match passing::send(socket, &bytes[sent..], beside) {
+            Ok(count) => {
+                sent += count;
+                *descriptor = None;
+            }
+            // NOBUFS is what a full system says where a full socket says AGAIN; both pass.
+            Err(Errno::AGAIN | Errno::NOBUFS) => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(sent)
 }
 
 #[cfg(test)]
@@ -123,7 +128,7 @@ mod tests {
             assert!(!matches!(outbox.send(ours.as_fd(), &[]), Flushed::Lost(_)));
         }
         assert_eq!(came, sent);
-        assert_eq!(outbox.bytes.capacity(), 0);
+        assert!(outbox.0.is_none(), "it holds no memory");
         drop(theirs);
         assert_eq!(outbox.send(ours.as_fd(), b"x"), Flushed::Lost(Errno::PIPE));
     }

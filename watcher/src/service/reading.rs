@@ -60,6 +60,7 @@ impl Server {
             );
             self.end(session, Some(&status));
         }
+        session.inbox.shrink();
         self.flush(session);
         let has_more = pace == Pace::Spent && session.takes_requests();
         Served { requests: budget - left, has_more }

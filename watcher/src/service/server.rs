@@ -18,6 +18,7 @@ use crate::service::closer::{Closer, Done, Job, Load, Receipt};
 use crate::service::config::ServiceConfig;
 use crate::service::entrance::Entrance;
 use crate::service::kinds::Kinds;
+use crate::service::lazy::Lazy;
 use crate::service::listener::Listener;
 use crate::service::outbox::Flushed;
 use crate::service::session::{Phase, Session};
@@ -402,7 +403,7 @@ impl Server {
             descriptors: orphans,
             descriptor: None,
         };
-        session.timers = crate::service::timers::Timers::default();
+        session.timers = Lazy::default();
         self.close(session, load, NO_CALL, Thing::Watch, count);
     }
 

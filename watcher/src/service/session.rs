@@ -10,6 +10,7 @@ use crate::notified_port::NotifiedPort;
 use crate::service::config::ServiceConfig;
 use crate::service::credentials::Peer;
 use crate::service::inbox::Inbox;
+use crate::service::lazy::Lazy;
 use crate::service::outbox::{Flushed, Outbox};
 use crate::service::timers::Timers;
 use crate::service::watches::Watches;
@@ -63,8 +64,8 @@ pub(super) struct Session {
     pub(super) event_outbox: Outbox,
     /// The engine's client, since the Hello.
     pub(super) port: Option<NotifiedPort>,
-    pub(super) watches: Watches,
-    pub(super) timers: Timers,
+    pub(super) watches: Lazy<Watches>,
+    pub(super) timers: Lazy<Timers>,
     /// How many watches of its user's count are its own, closing ones included.
     pub(super) watches_taken: u32,
     /// How many descriptors of its user's count wait in its inbox.
@@ -102,8 +103,8 @@ impl Session {
             event_watch: None,
             event_outbox: Outbox::default(),
             port: None,
-            watches: Watches::default(),
-            timers: Timers::default(),
+            watches: Lazy::default(),
+            timers: Lazy::default(),
             watches_taken: 0,
             descriptors_taken: 0,
             closing: 0,

@@ -20,11 +20,15 @@ enum Place<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: NOWHERE, count: 0 }
+        Self::new()
     }
 }
 
 impl<T> Slab<T> {
+    pub(super) const fn new() -> Self {
+        Self { places: Vec::new(), free: NOWHERE, count: 0 }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.count
     }

@@ -4,6 +4,7 @@ use ahash::RandomState;
 use handle_watcher_wire::{TimerId, Token};
 
 use crate::service::index::Index;
+use crate::service::lazy::Empty;
 use crate::service::slab::Slab;
 
 /// One timer.
@@ -21,6 +22,13 @@ pub(super) struct TimerSlot {
 pub(super) struct Timers {
     slots: Slab<TimerSlot>,
     by_id: Index,
+}
+
+impl Empty for Timers {
+    fn empty() -> &'static Self {
+        static EMPTY: Timers = Timers { slots: Slab::new(), by_id: Index::new() };
+        &EMPTY
+    }
 }
 
 impl Timers {

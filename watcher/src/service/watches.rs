@@ -10,6 +10,7 @@ use handle_watcher_wire::{Mode, Signals, Token, WatchId};
 
 use crate::service::index::Index;
 use crate::service::kinds::Kind;
+use crate::service::lazy::Empty;
 use crate::service::slab::{NOWHERE, Slab};
 
 /// One watch.
@@ -62,6 +63,13 @@ pub(super) struct Watches {
     slots: Slab<WatchSlot>,
     by_id: Index,
     by_handle: Index,
+}
+
+impl Empty for Watches {
+    fn empty() -> &'static Self {
+        static EMPTY: Watches = Watches { slots: Slab::new(), by_id: Index::new(), by_handle: Index::new() };
+        &EMPTY
+    }
 }
 
 impl Watches {

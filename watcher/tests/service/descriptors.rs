@@ -122,7 +122,7 @@ fn signal_descriptor() -> std::io::Result<OwnedFd> {
 
 /// Every descriptor reaches its own request: the service says of each watch what came through it.
 #[test]
-fn a_thousand_in_one_burst_reach_their_own_requests() {
+fn p5_wayland_rs_647_a_thousand_in_one_burst_reach_their_own_requests() {
     let stage = Stage::new();
     let mut client = Client::connect(&stage.path);
     let pipes: Vec<_> = (0..1000).map(|_| std::io::pipe().expect("a pipe")).collect();
@@ -186,8 +186,8 @@ fn frames_with_and_without_descriptors_mix() {
 
 /// The descriptor limit is reached in the middle of a burst: some are lost, and no request gets another's.
 #[test]
-fn lost_descriptors_are_a_refusal_of_those_requests_alone() {
-    alone!(lost_descriptors_are_a_refusal_of_those_requests_alone, {
+fn p1_freeunit_264_p2_systemd_42043_lost_descriptors_are_a_refusal_of_those_requests_alone() {
+    alone!(p1_freeunit_264_p2_systemd_42043_lost_descriptors_are_a_refusal_of_those_requests_alone, {
         const MANY: u64 = 100;
         let stage = Stage::new();
         let mut client = Client::connect(&stage.path);
