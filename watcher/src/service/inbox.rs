@@ -70,7 +70,7 @@ impl Inbox {
 
     /// The descriptors that wait for their frames.
     pub(super) fn waiting(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.passed.iter().filter_map(|passed| match passed {
+        self.rest.iter().flat_map(|rest| &rest.passed).filter_map(|passed| match passed {
             Passed::Descriptor(descriptor) => Some(descriptor.as_fd()),
             Passed::Lost { .. } => None,
         })
