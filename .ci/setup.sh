@@ -4,7 +4,7 @@
 #                         that the wire's tests read
 #   .ci/setup.sh check    a toolchain and crates, and rustfmt, clippy and cargo-deny
 #   .ci/setup.sh fuzz     a toolchain and crates, a C++ compiler, and the crates of the fuzzer
-#   .ci/setup.sh bench    as build, and libuv, one of the peers
+#   .ci/setup.sh bench    a toolchain and crates, and libuv, one of the peers
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin"
