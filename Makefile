@@ -10,6 +10,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
+# Our programs: what they need is no dependency of the libraries.
+FEATURES := handle-watcher-client/cli,handle-watcher/daemon
+
 # How long each subject of a bench is measured, and which bench.
 BENCH ?= all
 BENCH_SECONDS ?= 1
@@ -42,7 +45,7 @@ run: setup ## Show the tour: one watcher over real sockets, files, timers and ch
 	$(CARGO) run --release --locked -p handle-watcher-examples --bin tour
 
 test: setup ## Run every test, doctest, the 30-second stress and the loom models (no peers are downloaded)
-	$(CARGO) test --workspace --features handle-watcher/daemon --locked
+	$(CARGO) test --workspace --locked --features $(FEATURES)
 	@$(MAKE) --no-print-directory loom
 
 loom: setup ## Run the loom models alone
@@ -89,9 +92,9 @@ check: ## Run every check that is not a test: format, lints, documentation, lice
 	@.ci/setup.sh check
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path watcher/fuzz/Cargo.toml --check
-	$(CARGO) clippy --workspace --all-targets --features handle-watcher/daemon --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features $(FEATURES) --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --workspace --locked
-	$(CARGO) deny --locked check --allow unused-wrapper bans licenses sources
+	$(CARGO) deny --locked --features $(FEATURES) check --allow unused-wrapper bans licenses sources
 
 # Apart from `check`, because it downloads and builds every library that we measure ourselves against. Bans are left
 # out: which versions the peers of a bench pull in is not ours to decide.

@@ -58,9 +58,9 @@ need_linker() {
 # Fetches what the default build of the workspace uses. The peers of the benches stay out: they are an optional
 # feature, and `cargo fetch` would bring them in.
 need_crates() {
-    cargo tree --workspace --locked --offline >/dev/null 2>&1 && return
+    cargo tree --workspace --features handle-watcher-client/cli,handle-watcher/daemon --locked --offline >/dev/null 2>&1 && return
     say "fetching crates"
-    cargo tree --workspace --locked >/dev/null ||
+    cargo tree --workspace --features handle-watcher-client/cli,handle-watcher/daemon --locked >/dev/null ||
         fail "the crates could not be fetched: this needs the network once, and a Cargo.lock that fits Cargo.toml"
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use handle_watcher_wire::{Code, HandleId, Mode, Result, Signals, Status, TimerId, Token, WatchId};
 
+use crate::arrivals;
 use crate::child_process::ChildProcess;
 use crate::deadline::Deadline;
 use crate::front::FrontPolicy;
@@ -250,8 +251,9 @@ impl Control {
         let before = row.state.detach(reference.generation).ok_or_else(|| unknown(reference, Kind::Timer))?;
         self.port.release(self.shared.rows(), reference, before);
         if before.is_armed() {
-            self.shared.forget_deadline();
+            self.shared.forget_deadline(reference);
         }
+        arrivals::catch_up(&self.shared);
         Ok(())
     }
 
@@ -279,15 +281,26 @@ impl Control {
         self.shared.check_process()
     }
 
-    /// What the watcher did so far, for all its clients. All zeros after a fork.
+    /// What the watcher did so far, for all its clients; of a service's client, what the service's watcher did. All zeros
+    /// after a fork, and when the service is lost.
     pub fn stats(&self) -> Stats {
-        if self.shared.is_forked() { Stats::default() } else { self.shared.stats() }
+        if self.shared.is_forked() {
+            return Stats::default();
+        }
+        match self.shared.link() {
+            Some(link) => arrivals::stats(link),
+            None => self.shared.stats(),
+        }
     }
 
     /// What this client has and had. All zeros after a fork.
     pub fn client_stats(&self) -> ClientStats {
         if self.shared.is_forked() {
             return ClientStats::default();
+        }
+        if let Some(link) = self.shared.link() {
+            // What has arrived waits, whoever reads it.
+            arrivals::absorb(&self.shared, link);
         }
         ClientStats { handles: self.handles.len() as u64, ..self.port.stats() }
     }
@@ -305,7 +318,7 @@ impl Control {
         if self.shared.is_forked() {
             // The parent's kernel sets and locks are not ours to touch: only the descriptors are closed.
             self.handles.take_all_after_fork().into_iter().for_each(descriptor::close_in_child);
-            if let Some(front) = self.port.front() {
+            if let Some(front) = self.port.front().filter(|_| self.shared.is_kept_in_child()) {
                 front.close_in_child();
             }
             self.shared.close_in_child();
@@ -313,6 +326,10 @@ impl Control {
         }
         self.port.seat().close();
         self.port.refuse("the client was dropped; make a new one");
+        if let Some(link) = self.shared.link() {
+            // Its service lets go of everything at once.
+            link.close();
+        }
         self.port.give_spare_back(self.shared.rows());
         while let Some(slot) = self.port.first_row() {
             let state = self.shared.rows().row(slot).state.load();
@@ -336,7 +353,7 @@ impl Control {
         } else if let Some(before) = row.state.detach(reference.generation) {
             self.port.release(self.shared.rows(), reference, before);
             if before.kind() == Kind::Timer && before.is_armed() {
-                self.shared.forget_deadline();
+                self.shared.forget_deadline(reference);
             }
         } else {
             std::thread::yield_now();
@@ -348,6 +365,7 @@ impl Control {
         let mut ended = Ended::new();
         let attached = self.attach(number, options, child, &mut ended);
         self.shared.post_ended(&mut ended);
+        arrivals::catch_up(&self.shared);
         self.start_deadline(attached?, options)
     }
 
@@ -407,7 +425,7 @@ impl Control {
         let armed = self.shared.waits.arm(reference, deadline_ns, self.port.seat(), &mut ended);
         self.shared.post_ended(&mut ended);
         if armed? != NO_DEADLINE {
-            self.shared.forget_deadline();
+            self.shared.forget_deadline(reference);
         }
         if self.shared.rows().row(reference.slot).state.load().mode() == Mode::Level {
             // It may have gone to the front.
@@ -420,7 +438,11 @@ impl Control {
                 self.shared.front(&self.port);
             }
         }
-        if deadline_ns == NO_DEADLINE { Ok(()) } else { self.send_deadline(reference, deadline_ns) }
+        if deadline_ns != NO_DEADLINE {
+            self.send_deadline(reference, deadline_ns)?;
+        }
+        arrivals::catch_up(&self.shared);
+        Ok(())
     }
 
     fn change_found(&self, reference: Reference, wish: Wish) -> Result<()> {
@@ -432,8 +454,9 @@ impl Control {
             self.port.withdraw(self.shared.rows(), reference);
         }
         if deadline_ns != NO_DEADLINE {
-            self.shared.forget_deadline();
+            self.shared.forget_deadline(reference);
         }
+        arrivals::catch_up(&self.shared);
         Ok(())
     }
 
@@ -476,8 +499,9 @@ impl Control {
         self.shared.post_ended(&mut ended);
         self.port.release(self.shared.rows(), reference, detached?);
         if deadline_ns != NO_DEADLINE {
-            self.shared.forget_deadline();
+            self.shared.forget_deadline(reference);
         }
+        arrivals::catch_up(&self.shared);
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! port's queue rings when the waiter sleeps in the set. A port that a foreign loop polls has an outer set around it,
 //! whose descriptor stays the same when the inner set has to be rebuilt.
 
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -12,7 +12,7 @@ use handle_watcher_wire::Mode;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::sys::epoll::{Epoll, FormerSet, WAKER_TOKEN};
+use crate::sys::epoll::{ARRIVALS_TOKEN, Epoll, FormerSet, WAKER_TOKEN};
 use crate::sys::eventfd::EventFd;
 
 /// What an event's token carries besides its target: 31 bits of sequence, and above them whether the target is a row.
@@ -127,6 +127,8 @@ pub(crate) struct Front {
     bell: EventFd,
     /// Grows with every change of a kernel entry; names the registration an event is of.
     sequence: AtomicU32,
+    /// A service's event socket, which is kept open longer than this.
+    arrivals: OnceLock<RawFd>,
     /// The set that foreign loops poll, once somebody asked for it.
     outer: OnceLock<Epoll>,
     /// It was poisoned when no descriptor was left to make another: the back serves everything.
@@ -136,22 +138,32 @@ pub(crate) struct Front {
 impl Front {
     pub(crate) fn new(port: u32) -> std::io::Result<Self> {
         let bell = EventFd::new()?;
-        let inner = Self::make_inner(&bell)?;
+        let inner = Self::make_inner(&bell, None)?;
         Ok(Self {
             port,
             inner,
             former: Mutex::default(),
             bell,
             sequence: AtomicU32::new(0),
+            arrivals: OnceLock::new(),
             outer: OnceLock::new(),
             is_lost: AtomicBool::new(false),
         })
     }
 
-    fn make_inner(bell: &EventFd) -> std::io::Result<Epoll> {
+    fn make_inner(bell: &EventFd, arrivals: Option<RawFd>) -> std::io::Result<Epoll> {
         let inner = Epoll::new()?;
         inner.add(bell.number(), EventFlags::IN | EventFlags::ET, WAKER_TOKEN)?;
+        if let Some(number) = arrivals {
+            inner.add(number, EventFlags::IN, ARRIVALS_TOKEN)?;
+        }
         Ok(inner)
+    }
+
+    /// Reports a service's events from now on, for as long as some wait in the socket.
+    pub(crate) fn listen_to(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        let number = *self.arrivals.get_or_init(|| socket.as_raw_fd());
+        self.inner.add(number, EventFlags::IN, ARRIVALS_TOKEN)
     }
 
     /// The index of the port it belongs to.
@@ -269,6 +281,11 @@ impl Front {
         (target, sequence)
     }
 
+    /// What a waiter sleeps at when the set is given up.
+    pub(crate) fn bell(&self) -> &EventFd {
+        &self.bell
+    }
+
     /// Makes the sleeping waiter, or the foreign loop, come and look.
     pub(crate) fn ring(&self) -> Result<(), Errno> {
         self.bell.raise()
@@ -307,6 +324,9 @@ impl Front {
             // Neither can fail in a way that somebody could mend: both are ours and open.
             let _: Result<(), Errno> = outer.delete_set(&self.inner);
             let _: Result<(), Errno> = outer.add(self.bell.number(), EventFlags::IN, WAKER_TOKEN);
+            if let Some(&number) = self.arrivals.get() {
+                let _: Result<(), Errno> = outer.add(number, EventFlags::IN, ARRIVALS_TOKEN);
+            }
         }
     }
 
@@ -319,7 +339,7 @@ impl Front {
     pub(crate) fn rebuild(&self) -> std::io::Result<()> {
         // What was rung before is not reported again; the caller settles the bell afterwards.
         self.bell.lower();
-        let fresh = Self::make_inner(&self.bell)?;
+        let fresh = Self::make_inner(&self.bell, self.arrivals.get().copied())?;
         // Held, so that nobody who looks for an entry finds the same set twice.
         let mut former = self.former();
         let kept = self.inner.keep()?;

@@ -17,6 +17,10 @@
 #![cfg_attr(loom, allow(dead_code))]
 
 #[cfg(not(loom))]
+mod arrivals;
+#[cfg(not(loom))]
+mod back;
+#[cfg(not(loom))]
 mod child_process;
 #[cfg(not(loom))]
 mod command;
@@ -41,6 +45,8 @@ mod heat;
 #[cfg(not(loom))]
 mod kernel_flags;
 #[cfg(not(loom))]
+mod link;
+#[cfg(not(loom))]
 mod list;
 #[cfg(not(loom))]
 mod nodes;
@@ -57,6 +63,8 @@ mod port_queue;
 mod refusal;
 #[cfg(not(loom))]
 mod registration;
+#[cfg(not(loom))]
+mod remote;
 #[cfg(not(loom))]
 mod rows;
 #[cfg(not(loom))]
@@ -95,9 +103,11 @@ pub use crate::{
     file_changes::{Change, Changes, FileChanges},
     front::FrontPolicy,
     handle_table::Refused,
+    link::ConnectConfig,
     notified_port::{Drained, NotifiedPort},
     notify::Notify,
     port::Port,
+    remote::connect,
     service::{Service, ServiceConfig},
     stats::{ClientStats, HISTOGRAM_CLASSES, Histogram, Stats},
     wait_many::{WaitEntry, wait_many},

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use handle_watcher_wire::{Code, Mode, Result, Status};
 
+use crate::arrivals::Listener;
 use crate::control::Control;
 use crate::events::Events;
 use crate::handle_table::Refused;
@@ -27,6 +28,8 @@ pub struct Drained {
 #[derive(Debug)]
 pub struct NotifiedPort {
     port: Port,
+    /// Of a service's client: who reads what the service tells.
+    listener: Option<Listener>,
 }
 
 impl Port {
@@ -69,7 +72,11 @@ impl Port {
         if !queue.arm_notifier() {
             queue.call_notifier();
         }
-        Ok(NotifiedPort { port: self })
+        let listener = match shared.link().map(|link| Listener::spawn(&shared, link)).transpose() {
+            Ok(listener) => listener,
+            Err(status) => return Err(Refused { status, value: self }),
+        };
+        Ok(NotifiedPort { port: self, listener })
     }
 }
 
@@ -88,5 +95,19 @@ impl NotifiedPort {
         let count = self.port.drain(events)?;
         let has_more = !self.port.control().port().arm_notifier();
         Ok(Drained { count, has_more })
+    }
+}
+
+impl Drop for NotifiedPort {
+    fn drop(&mut self) {
+        let Some(listener) = &mut self.listener else { return };
+        let shared = self.port.control().shared();
+        if shared.is_forked() {
+            return listener.leave();
+        }
+        if let Some(link) = shared.link() {
+            link.close();
+        }
+        listener.join();
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handle_watcher_wire::{Code, Mode, Result, Signals, Status, WatchId};
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::arrivals;
 use crate::config::ClientConfig;
 use crate::control::Control;
 use crate::deadline::Deadline;
@@ -18,9 +19,9 @@ use crate::kernel_flags::{from_poll_flags, to_poll_flags};
 use crate::outcome::Outcome;
 use crate::port_queue::CHILD_SCAN_LIMIT;
 use crate::rows::Reference;
-use crate::shared::{Shared, stopped};
+use crate::shared::Shared;
 use crate::state::{Kind, State};
-use crate::sys::clock::now_ns;
+use crate::sys::clock::{now_ns, timespec};
 use crate::sys::descriptor;
 use crate::sys::epoll::KernelEvents;
 use crate::wait_set::{Collected, Ended};
@@ -57,6 +58,8 @@ pub struct Port {
     left: VecDeque<Reference>,
     /// The front's set reported the bell since the queue was settled last.
     was_heard: bool,
+    /// A service's event socket was reported, and not read since.
+    has_arrivals: bool,
     /// Something was taken from the queue since then.
     has_taken: bool,
     stale: u32,
@@ -84,6 +87,7 @@ impl Port {
             is_front_first: false,
             left: VecDeque::new(),
             was_heard: false,
+            has_arrivals: false,
             has_taken: false,
             stale: 0,
             front_looks: 0,
@@ -176,6 +180,9 @@ impl Port {
         if !front.is_exposed() {
             front.expose().map_err(|error| exhausted(&error))?;
             self.control.port().expose();
+            if let Some(link) = self.control.shared().link() {
+                link.be_exact();
+            }
             self.come_back();
             self.move_levels();
         }
@@ -189,12 +196,14 @@ impl Port {
         self.is_front_first = !self.is_front_first;
         let is_finished = if self.is_front_first {
             self.look_at_front(events);
+            self.absorb();
             self.take_queue(events, false)
         } else {
             let is_finished = self.take_queue(events, false);
             self.look_at_front(events);
             is_finished
         };
+        let is_finished = if self.absorb() { self.take_queue(events, false) } else { is_finished };
         if self.control.port().has_exits() && events.has_room() {
             // What data a child left is looked for, and told, before its exit is.
             let has_data = events.iter().any(|event| event.satisfied.contains(Signals::READABLE));
@@ -202,7 +211,7 @@ impl Port {
             self.take_queue(events, with_exits);
         }
         self.settle();
-        if events.is_empty() && is_finished { Err(stopped()) } else { Ok(events.len()) }
+        if events.is_empty() && is_finished { Err(self.control.shared().stopped()) } else { Ok(events.len()) }
     }
 
     /// True if nothing is left and nothing will come.
@@ -266,10 +275,21 @@ impl Port {
         self.control.port().requeue(rows, &mut self.returned);
     }
 
+    /// Reads what a service has told, if its socket was reported. True if it did.
+    fn absorb(&mut self) -> bool {
+        if !std::mem::take(&mut self.has_arrivals) {
+            return false;
+        }
+        if let Some(link) = self.control.shared().link() {
+            arrivals::absorb(self.control.shared(), link);
+        }
+        true
+    }
+
     /// Sleeps until woken or until the deadline; true if it looked at the front meanwhile.
     fn sleep(&mut self, events: &mut Events, deadline: Option<Deadline>) -> bool {
         if !self.has_front() {
-            self.control.port().park(deadline.map(Deadline::as_ns));
+            self.sleep_without_front(deadline.map(Deadline::as_ns));
             return false;
         }
         if !self.control.port().enter_front() {
@@ -279,11 +299,33 @@ impl Port {
         self.ask_front(events.room(), timeout_ns);
         self.control.port().leave_front();
         self.collect(events, false);
+        self.absorb();
         if self.control.port().looks_ready() {
             self.take_queue(events, false);
         }
         self.settle();
         true
+    }
+
+    /// Sleeps on the port's word, or, where a service's events may come and the set that reported them was given up, at
+    /// their socket.
+    fn sleep_without_front(&mut self, deadline_ns: Option<u64>) {
+        let shared = self.control.shared();
+        let (Some(link), Some(front)) = (shared.link(), self.control.port().front()) else {
+            return self.control.port().park(deadline_ns);
+        };
+        if self.control.port().enter_front() {
+            let (socket, bell) = (link.events_socket(), front.bell());
+            let mut entries = [PollFd::new(&socket, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+            let timeout = deadline_ns.map(|deadline_ns| timespec(deadline_ns.saturating_sub(now_ns())));
+            // An interruption: the caller looks at the time and comes again.
+            let _: rustix::io::Result<usize> = poll(&mut entries, timeout.as_ref());
+            self.control.port().leave_front();
+            if !front.is_exposed() {
+                bell.lower();
+            }
+        }
+        arrivals::absorb(shared, link);
     }
 
     /// Looks at the front without waiting.
@@ -366,6 +408,7 @@ impl Port {
         for event in self.kernel_events.iter() {
             match shared.waits.collect_front(front, event, &mut pass) {
                 Collected::Waker => self.was_heard = true,
+                Collected::Arrivals => self.has_arrivals = true,
                 Collected::Stale => stale += 1,
                 Collected::Rows => {}
             }

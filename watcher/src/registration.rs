@@ -8,6 +8,7 @@ use handle_watcher_wire::{Code, Mode, Signals};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
+use crate::back::Entry;
 use crate::front::{Front, FrontPolicy, Seat, Target};
 use crate::heat::Heat;
 use crate::kernel_flags::{to_flags, to_signals};
@@ -94,7 +95,7 @@ impl WaitSet {
         if mode == Mode::Level {
             if is_gone(self.evict(number, node, front, |state| state.mode() != Mode::Level)) {
                 self.unregister_back(number, node);
-                self.end_rows(node, Code::NotFound, ended);
+                self.end_rows(number, node, Code::NotFound, ended);
             }
             return true;
         }
@@ -177,7 +178,7 @@ impl WaitSet {
             row.set_front_sequence(0);
             node.back_rows += 1;
             if is_gone(Err(errno)) {
-                self.end_rows(node, Code::NotFound, ended);
+                self.end_rows(number, node, Code::NotFound, ended);
             } else {
                 // The kernel has no room for a second entry: the back goes on serving it.
                 self.apply(number, node, row, None, ended);
@@ -187,7 +188,7 @@ impl WaitSet {
         if is_gone(self.leave_back(number, node)) {
             // Whatever was added is not ours; if the number is closed by now there is nothing to take out.
             let _: Result<(), Errno> = front.delete(number);
-            self.end_rows(node, Code::NotFound, ended);
+            self.end_rows(number, node, Code::NotFound, ended);
         }
     }
 
@@ -206,7 +207,7 @@ impl WaitSet {
         let added = self.register_back(number, node);
         if is_gone(added) || is_gone(self.register_front(number, node, &front)) {
             self.unregister_back(number, node);
-            self.end_rows(node, Code::NotFound, ended);
+            self.end_rows(number, node, Code::NotFound, ended);
         } else if added.is_err() {
             row.state.set_in_front(reference.generation, true);
             node.back_rows -= 1;
@@ -273,9 +274,9 @@ impl WaitSet {
 
     /// The kernel refused a change: ends every row of the number.
     fn lose(&self, errno: Errno, number: RawFd, node: &mut Node, ended: &mut Ended) {
-        let code = if is_gone(Err(errno)) { Code::NotFound } else { Code::Internal };
+        let code = if is_gone(Err(errno)) { Code::NotFound } else { self.back.end_code(errno, number) };
         self.unregister_back(number, node);
-        self.end_rows(node, code, ended);
+        self.end_rows(number, node, code, ended);
     }
 
     /// Before a row joins others: asks the kernel whether the number is still the file they were added for. If not,
@@ -283,7 +284,7 @@ impl WaitSet {
     pub(crate) fn prove(&self, number: RawFd, node: &mut Node, ended: &mut Ended) {
         let result = self.proof(number, node.is_registered(), node.rows.head());
         if is_gone(result) || self.is_other_file(number, node) {
-            self.end_rows(node, Code::NotFound, ended);
+            self.end_rows(number, node, Code::NotFound, ended);
         }
     }
 
@@ -332,7 +333,7 @@ impl WaitSet {
         };
         if is_gone(result) && !node.rows.is_empty() {
             self.unregister_back(number, node);
-            self.end_rows(node, Code::NotFound, ended);
+            self.end_rows(number, node, Code::NotFound, ended);
         }
     }
 
@@ -366,16 +367,11 @@ impl WaitSet {
     ) -> Result<(), Errno> {
         let sequence = (node.sequence() + 1) & SEQUENCE_MASK;
         let token = u64::from(number.cast_unsigned()) << SEQUENCE_BITS | sequence;
-        let trigger = if is_persistent { EventFlags::ET } else { EventFlags::ONESHOT };
-        let flags = to_flags(union) | trigger;
+        let entry = Entry { union, is_persistent };
         if node.is_registered() {
-            self.back.modify(number, flags, token)?;
+            self.back.modify(number, entry, token)?;
         } else {
-            match self.back.add(number, flags, token) {
-                // The same file was watched under this number, closed and duplicated back: its entry lived on.
-                Err(Errno::EXIST) => self.back.modify(number, flags, token)?,
-                other => other?,
-            }
+            self.back.add(number, entry, token)?;
         }
         node.set_sequence(sequence);
         node.wished = union;
@@ -496,7 +492,7 @@ impl WaitSet {
     fn end_refused(&self, result: Result<(), Errno>, number: RawFd, node: &mut Node, ended: &mut Ended) {
         if is_gone(result) {
             self.unregister_back(number, node);
-            self.end_rows(node, Code::NotFound, ended);
+            self.end_rows(number, node, Code::NotFound, ended);
         }
     }
 
@@ -544,7 +540,7 @@ mod tests {
     /// C7c, C7d: what is at the number by now is not watched beside what was there before.
     #[test]
     fn a_number_that_becomes_another_file_while_a_row_joins_is_refused() {
-        let waits = WaitSet::new(Rows::reserve_space(8).expect("address space"), 1024).expect("a set");
+        let waits = WaitSet::new(Rows::reserve_space(8).expect("address space"), 1024, None).expect("a set");
         let front = Arc::new(Front::new(0).expect("a front"));
         waits.set_front(0, Some(Arc::clone(&front)));
         let file = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");

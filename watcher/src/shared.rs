@@ -5,13 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
 use crossbeam_channel::Receiver;
-use handle_watcher_wire::{Code, Result, Status};
+use handle_watcher_wire::protocol::{Request, SetTimer};
+use handle_watcher_wire::{Code, Result, Status, TimerId};
 
 use crate::command::{CommandQueue, SendError};
 use crate::config::Config;
 use crate::front::{Front, FrontPolicy};
+use crate::link::Link;
 use crate::port_queue::{PortLimits, PortQueue};
 use crate::rows::{Reference, Rows};
+use crate::state::Kind;
 use crate::stats::{Counters, Stats};
 use crate::sys::fork::Birth;
 use crate::timers::Entry;
@@ -19,6 +22,9 @@ use crate::wait_set::{Ended, WaitSet};
 
 /// Cancelled deadlines are worth a wake of a sleeping watcher, to sweep them, once this many have gathered.
 const SWEEP_WAKE: u64 = 1 << 16;
+
+/// What every call answers after the stop.
+pub(crate) const STOPPED: &str = "the watcher has stopped; spawn a new one";
 
 /// What clients ask of the watcher thread: only what it alone owns. Watches need no command at all.
 #[derive(Debug)]
@@ -52,6 +58,8 @@ pub(crate) struct Shared {
     commands: CommandQueue<Command>,
     registry: Mutex<Registry>,
     birth: Birth,
+    /// A thread holds a share of this value, so it is never dropped in a child that was forked since.
+    has_thread: AtomicBool,
     /// Set once, by the first stop.
     stopping: AtomicBool,
     watcher_thread: OnceLock<ThreadId>,
@@ -60,7 +68,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config) -> Result<(Self, Receiver<Command>)> {
+    /// What a watcher and its clients share; or, with a link, what a service's client has instead of a watcher.
+    pub(crate) fn new(config: Config, link: Option<Arc<Link>>) -> Result<(Self, Receiver<Command>)> {
         config.check()?;
         let birth = Birth::here().map_err(|error| unavailable("the fork marker", &error))?;
         let rows = Rows::reserve_space(config.row_limit as usize).map_err(|errno| {
@@ -72,8 +81,8 @@ impl Shared {
         })?;
         let numbers = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
         let numbers = numbers.and_then(|numbers| usize::try_from(numbers).ok()).unwrap_or(usize::MAX);
-        let waits = WaitSet::new(rows, numbers).map_err(|error| unavailable("the poll set", &error))?;
-        let waker = waits.back().waker().map_err(|error| unavailable("the waker", &error))?;
+        let waits = WaitSet::new(rows, numbers, link).map_err(|error| unavailable("the poll set", &error))?;
+        let waker = waits.back().set().waker().map_err(|error| unavailable("the waker", &error))?;
         let (commands, receiver) = CommandQueue::new(config.command_limit, waker);
         let shared = Self {
             config,
@@ -82,6 +91,7 @@ impl Shared {
             commands,
             registry: Mutex::default(),
             birth,
+            has_thread: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             watcher_thread: OnceLock::new(),
             dead_deadlines: AtomicU64::new(0),
@@ -100,6 +110,16 @@ impl Shared {
             ));
         }
         Ok(())
+    }
+
+    /// A thread shares this value from now on.
+    pub(crate) fn set_has_thread(&self) {
+        self.has_thread.store(true, Ordering::SeqCst);
+    }
+
+    /// In a forked child: nobody drops this value there, so what it has open has to be closed by number.
+    pub(crate) fn is_kept_in_child(&self) -> bool {
+        self.has_thread.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_forked(&self) -> bool {
@@ -130,9 +150,12 @@ impl Shared {
     /// Closes our descriptors in a child that was forked since; the watcher's own share of this value, on a thread that
     /// does not exist there, would keep them open for ever.
     pub(crate) fn close_in_child(&self) {
-        if !self.stopping.swap(true, Ordering::SeqCst) {
+        if self.is_kept_in_child() && !self.stopping.swap(true, Ordering::SeqCst) {
+            if let Some(link) = self.link() {
+                link.close_in_child();
+            }
             self.commands.close_in_child();
-            self.waits.back().close_in_child();
+            self.waits.back().set().close_in_child();
         }
     }
 
@@ -154,9 +177,12 @@ impl Shared {
     /// # Errors
     /// `UNAVAILABLE` after the stop; `RESOURCE_EXHAUSTED` on the watcher thread itself with a full queue.
     pub(crate) fn send(&self, command: Command, due_ns: u64) -> Result<()> {
+        if let Some(link) = self.link() {
+            return self.send_to_service(link, &command);
+        }
         let may_wait = !self.is_watcher_thread();
         self.commands.send(command, due_ns, may_wait).map_err(|error| match error {
-            SendError::Stopped => stopped(),
+            SendError::Stopped => self.stopped(),
             SendError::Full => Status::new(
                 Code::ResourceExhausted,
                 format!(
@@ -172,8 +198,30 @@ impl Shared {
         })
     }
 
+    fn send_to_service(&self, link: &Link, command: &Command) -> Result<()> {
+        // The service knows nothing of the one port there is here.
+        let Command::Deadline(Entry { deadline_ns, reference }) = *command else { return Ok(()) };
+        let row = self.rows().row(reference.slot);
+        let is_timer = row.state.load().kind() == Kind::Timer;
+        let period_ns = if is_timer { row.extra.load(Ordering::Relaxed) } else { 0 };
+        let timer = SetTimer { id: timer_id(reference), token: deadline_ns, deadline_ns, period_ns };
+        link.call(&Request::SetTimer(timer), None)
+    }
+
+    /// The session, of a client whose back is a service.
+    #[inline]
+    pub(crate) fn link(&self) -> Option<&Arc<Link>> {
+        self.waits.back().link()
+    }
+
     /// Notes that a deadline no longer matters, so that it is swept out in time.
-    pub(crate) fn forget_deadline(&self) {
+    pub(crate) fn forget_deadline(&self, reference: Reference) {
+        if let Some(link) = self.link() {
+            let request = Request::CancelTimer { id: timer_id(reference) };
+            // NOT_FOUND: it has fired. UNAVAILABLE: there are no timers any more.
+            let _: Result<()> = if link.is_exact() { link.call(&request, None) } else { link.tell(&request) };
+            return;
+        }
         let dead = self.dead_deadlines.fetch_add(1, Ordering::Relaxed) + 1;
         if dead.is_multiple_of(SWEEP_WAKE) && self.commands.wake(0).is_err() {
             tracing::warn!(target: "handle_watcher::watcher", "the watcher could not be woken to sweep its timers");
@@ -200,7 +248,7 @@ impl Shared {
         let port = {
             let mut registry = self.registry();
             if registry.is_closed {
-                return Err(stopped());
+                return Err(self.stopped());
             }
             if registry.count >= self.config.client_limit {
                 return Err(Status::new(
@@ -332,14 +380,42 @@ impl Shared {
         stats
     }
 
+    /// What every call answers after the stop.
+    pub(crate) fn stopped(&self) -> Status {
+        let lost = self.link().and_then(|link| link.check().err());
+        lost.unwrap_or_else(|| Status::new(Code::Unavailable, STOPPED))
+    }
+
+    /// Ends every watch and tells every waiter. After this the clients' calls answer UNAVAILABLE, with `refusal`.
+    pub(crate) fn finish(&self, code: Code, refusal: &'static str) {
+        let mut ended = Ended::new();
+        for port in self.close_registry() {
+            // From here on the port takes no new row, so the list can only shrink.
+            port.refuse(refusal);
+            let mut references = Vec::new();
+            port.visit_rows(self.rows(), |slot, row| {
+                let state = row.state.load();
+                if state.kind() == Kind::Watch {
+                    references.push(Reference { slot, generation: state.generation() });
+                }
+                true
+            });
+            for reference in references {
+                self.waits.end(reference, code, &mut ended);
+            }
+            self.post_ended(&mut ended);
+            port.stop();
+        }
+    }
+
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What every call answers after the stop.
-pub(crate) fn stopped() -> Status {
-    Status::new(Code::Unavailable, "the watcher has stopped; spawn a new one")
+/// The number a service knows the timer or the deadline of a row by.
+fn timer_id(reference: Reference) -> u64 {
+    TimerId::new(reference.slot, reference.generation).raw()
 }
 
 fn unavailable(what: &str, error: &std::io::Error) -> Status {

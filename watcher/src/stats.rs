@@ -47,6 +47,43 @@ pub struct Stats {
     pub commands_per_turn: Histogram,
 }
 
+impl Stats {
+    /// The counters that a service names; what it does not name stays zero, and what is not among these is passed over.
+    pub(crate) fn from_named<'a>(named: impl IntoIterator<Item = (&'a str, u64)>) -> Self {
+        let mut stats = Self::default();
+        for (name, value) in named {
+            match name {
+                "turns" => stats.turns = value,
+                "wakes" => stats.wakes = value,
+                "client_wakes" => stats.client_wakes = value,
+                "readiness" => stats.readiness = value,
+                "commands" => stats.commands = value,
+                "stale_events" => stats.stale_events = value,
+                "timers_set" => stats.timers_set = value,
+                "timers_fired" => stats.timers_fired = value,
+                "timers_kept" => stats.timers_kept = value,
+                "from_fronts" => stats.from_fronts = value,
+                "undelivered" => stats.undelivered = value,
+                "clients" => stats.clients = value,
+                "watches" => stats.watches = value,
+                "timers" => stats.timers = value,
+                _ => {
+                    let (class, histogram) = match name.rsplit_once('_') {
+                        Some(("ready_per_wait", class)) => (class, &mut stats.ready_per_wait),
+                        Some(("commands_per_turn", class)) => (class, &mut stats.commands_per_turn),
+                        _ => continue,
+                    };
+                    if let Some(place) = class.parse().ok().and_then(|class: usize| histogram.get_mut(class))
+                    {
+                        *place = value;
+                    }
+                }
+            }
+        }
+        stats
+    }
+}
+
 /// What one client has and had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientStats {

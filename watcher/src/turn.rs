@@ -8,9 +8,9 @@ use crossbeam_channel::Receiver;
 use handle_watcher_wire::{Code, Result};
 
 use crate::outcome::Outcome;
-use crate::rows::{NO_DEADLINE, Reference, Row};
+use crate::rows::{NO_DEADLINE, Row};
 use crate::scan::Staged;
-use crate::shared::{Command, Shared};
+use crate::shared::{Command, STOPPED, Shared};
 use crate::state::Kind;
 use crate::sys::clock::now_ns;
 use crate::sys::epoll::KernelEvents;
@@ -74,7 +74,7 @@ impl Turn {
 
     fn wait(&mut self) {
         let timeout_ns = self.park();
-        let waited = self.shared.waits.back().wait(&mut self.events, usize::MAX, timeout_ns);
+        let waited = self.shared.waits.back().set().wait(&mut self.events, usize::MAX, timeout_ns);
         self.shared.commands().parked_until().unpark();
         if let Err(errno) = waited {
             // Nothing can be waited for without the set; a spin would only hide it.
@@ -193,23 +193,7 @@ impl Turn {
     /// Ends every watch and tells every waiter. After this the clients' calls answer UNAVAILABLE.
     pub(crate) fn finish(&mut self, code: Code) {
         self.take_commands();
-        for port in self.shared.close_registry() {
-            // From here on the port takes no new row, so the list can only shrink.
-            port.refuse("the watcher has stopped; spawn a new one");
-            let mut references = Vec::new();
-            port.visit_rows(self.shared.rows(), |slot, row| {
-                let state = row.state.load();
-                if state.kind() == Kind::Watch {
-                    references.push(Reference { slot, generation: state.generation() });
-                }
-                true
-            });
-            for reference in references {
-                self.shared.waits.end(reference, code, &mut self.ended);
-            }
-            self.shared.post_ended(&mut self.ended);
-            port.stop();
-        }
+        self.shared.finish(code, STOPPED);
     }
 }
 

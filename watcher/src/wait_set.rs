@@ -14,9 +14,11 @@ use ahash::AHashMap;
 use handle_watcher_wire::{Code, Mode, Result, Signals, Status};
 use rustix::io::Errno;
 
+use crate::back::Back;
 use crate::front::{Front, Seat, Target};
 use crate::front_pass::FrontPass;
 use crate::kernel_flags::{from_poll_flags, to_poll_flags, to_signals};
+use crate::link::Link;
 use crate::list::NIL;
 use crate::nodes::{Marks, Node, Nodes};
 use crate::outcome::Outcome;
@@ -24,7 +26,7 @@ use crate::refusal::{beyond_limit, closed_behind, gone, never_wished, no_level, 
 use crate::rows::{NO_DEADLINE, Reference, Row, Rows};
 use crate::state::State;
 use crate::sys::descriptor::{self, Identity};
-use crate::sys::epoll::{Epoll, KernelEvent, WAKER_TOKEN};
+use crate::sys::epoll::{ARRIVALS_TOKEN, KernelEvent, WAKER_TOKEN};
 
 pub(crate) const SEQUENCE_BITS: u32 = 40;
 pub(crate) const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
@@ -36,6 +38,7 @@ pub(crate) type Ended = Vec<Reference>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Collected {
     Waker,
+    Arrivals,
     Stale,
     Rows,
 }
@@ -52,7 +55,7 @@ pub(crate) enum Wish {
 pub(crate) struct WaitSet {
     pub(crate) rows: Rows,
     nodes: Nodes,
-    pub(crate) back: Epoll,
+    pub(crate) back: Back,
     /// By port index. Only for what concerns another client's front; a client knows its own.
     fronts: RwLock<Vec<Option<Arc<Front>>>>,
     /// Of suspect numbers only: which file their rows are of.
@@ -60,18 +63,18 @@ pub(crate) struct WaitSet {
 }
 
 impl WaitSet {
-    /// A wait set for descriptor numbers below `number_limit`.
-    pub(crate) fn new(rows: Rows, number_limit: usize) -> std::io::Result<Self> {
+    /// A wait set for descriptor numbers below `number_limit`, whose back is a service if there is a link to one.
+    pub(crate) fn new(rows: Rows, number_limit: usize, link: Option<Arc<Link>>) -> std::io::Result<Self> {
         Ok(Self {
             rows,
             nodes: Nodes::new(number_limit),
-            back: Epoll::new()?,
+            back: Back::new(link)?,
             fronts: RwLock::default(),
             identities: Mutex::default(),
         })
     }
 
-    pub(crate) fn back(&self) -> &Epoll {
+    pub(crate) fn back(&self) -> &Back {
         &self.back
     }
 
@@ -129,7 +132,7 @@ impl WaitSet {
             }
             node.rows.remove(&self.rows, reference.slot, Row::node_links);
             row.state.detach(reference.generation);
-            refusal(errno, number)
+            self.back.refusal(errno, number).unwrap_or_else(|| refusal(errno, number))
         })
     }
 
@@ -152,7 +155,7 @@ impl WaitSet {
         let Some(before) = row.state.arm(reference.generation) else {
             let state = row.state.load();
             let is_paused = state.generation() == reference.generation && state.is_live();
-            return Err(if is_paused { paused(reference) } else { gone(reference) });
+            return Err(if is_paused { paused(reference) } else { self.why_gone(reference) });
         };
         let deadline_before = row.swap_deadline(deadline_ns);
         let front = self.wanted_front(&node, row, before, seat);
@@ -168,7 +171,7 @@ impl WaitSet {
             _ => self.apply(number, &mut node, row, seat.front().map(|front| &**front), ended),
         }
         if row.state.load().is_ended() {
-            return Err(closed_behind(number));
+            return Err(self.why_ended(number));
         }
         Ok(deadline_before)
     }
@@ -187,7 +190,7 @@ impl WaitSet {
         let mut node = self.lock(number)?;
         let state = row.state.load();
         if state.generation() != reference.generation || !state.is_live() {
-            return Err(gone(reference));
+            return Err(self.why_gone(reference));
         }
         let wished = match wish {
             Wish::These(signals) => signals,
@@ -195,7 +198,11 @@ impl WaitSet {
                 // It is not paused. The one thing to do is to look whether it is still there.
                 self.prove(number, &mut node, ended);
                 let is_ended = row.state.load().is_ended();
-                return if is_ended { Err(closed_behind(number)) } else { Ok((State::free(0), NO_DEADLINE)) };
+                return if is_ended {
+                    Err(self.why_ended(number))
+                } else {
+                    Ok((State::free(0), NO_DEADLINE))
+                };
             }
             Wish::Remembered if row.remembered().is_empty() => return Err(never_wished(reference)),
             Wish::Remembered => row.remembered(),
@@ -223,7 +230,7 @@ impl WaitSet {
             _ => self.apply_exactly(number, &mut node, row, ended),
         }
         if row.state.load().is_ended() {
-            return Err(closed_behind(number));
+            return Err(self.why_ended(number));
         }
         Ok((before, deadline_before))
     }
@@ -292,7 +299,17 @@ impl WaitSet {
             }
         });
         self.unregister_back(number, &mut node);
-        self.end_rows(&mut node, code, ended);
+        self.end_rows(number, &mut node, code, ended);
+    }
+
+    /// What served the back's entry with this token gave it up: ends the rows it had.
+    pub(crate) fn end_entry(&self, token: u64, code: Code, ended: &mut Ended) {
+        let number = RawFd::try_from(token >> SEQUENCE_BITS).unwrap_or(-1);
+        let Some(mut node) = self.nodes.lock(number) else { return };
+        if node.is_registered() && node.sequence() == token & SEQUENCE_MASK {
+            self.unregister_back(number, &mut node);
+            self.end_rows(number, &mut node, code, ended);
+        }
     }
 
     /// The deadline of a row came. Tells what to do with the row; nothing if it was armed anew meanwhile.
@@ -314,6 +331,18 @@ impl WaitSet {
             }
         }
         outcome
+    }
+
+    /// Takes the deadline of a watch away that has fired and is disarmed by it. True if there was one.
+    pub(crate) fn drop_deadline(&self, reference: Reference) -> bool {
+        let row = self.rows.row(reference.slot);
+        if row.deadline_ns.load(Ordering::Relaxed) == NO_DEADLINE {
+            return false;
+        }
+        let Ok(_node) = self.lock(row.descriptor()) else { return false };
+        let state = row.state.load();
+        let is_over = state.generation() == reference.generation && state.is_live() && !state.is_armed();
+        is_over && row.swap_deadline(NO_DEADLINE) != NO_DEADLINE
     }
 
     /// Somebody saw with poll(2) that an armed row is readable: proves that the number still means its file, and fires
@@ -371,11 +400,11 @@ impl WaitSet {
             // The kernel switched its one-shot entry off; what is still armed needs it on again.
             node.wished = Signals::empty();
             if !rest.is_empty() && is_gone(self.register_back(number, &mut node)) {
-                self.end_rows(&mut node, Code::NotFound, ended);
+                self.end_rows(number, &mut node, Code::NotFound, ended);
             }
         } else if !is_heard && rest != node.wished && is_gone(self.register_back(number, &mut node)) {
             // It asked for more than anybody wants since a row left; now it asks for what is left.
-            self.end_rows(&mut node, Code::NotFound, ended);
+            self.end_rows(number, &mut node, Code::NotFound, ended);
         }
         Collected::Rows
     }
@@ -391,6 +420,9 @@ impl WaitSet {
         let token = event.token;
         if token == WAKER_TOKEN {
             return Collected::Waker;
+        }
+        if token == ARRIVALS_TOKEN {
+            return Collected::Arrivals;
         }
         let (target, sequence) = Front::decode(token);
         let number = match target {
@@ -508,7 +540,10 @@ impl WaitSet {
     }
 
     /// Ends every row of a node and leaves it empty. The kernel's entries are the caller's business.
-    pub(crate) fn end_rows(&self, node: &mut Node, code: Code, ended: &mut Ended) {
+    pub(crate) fn end_rows(&self, number: RawFd, node: &mut Node, code: Code, ended: &mut Ended) {
+        if node.is_registered() {
+            self.back.abandon(number);
+        }
         while node.rows.head() != NIL {
             let slot = node.rows.head();
             let row = self.rows.row(slot);
@@ -526,6 +561,19 @@ impl WaitSet {
         node.marks.set(Marks::REGISTERED, false);
         node.marks.set(Marks::PERSISTENT, false);
         node.wished = Signals::empty();
+    }
+
+    fn why_ended(&self, number: RawFd) -> Status {
+        self.lost().unwrap_or_else(|| closed_behind(number))
+    }
+
+    fn why_gone(&self, reference: Reference) -> Status {
+        self.lost().unwrap_or_else(|| gone(reference))
+    }
+
+    /// Why the service that serves the back is lost, if it is.
+    fn lost(&self) -> Option<Status> {
+        self.back.link()?.check().err()
     }
 
     pub(crate) fn visit<'a>(&'a self, node: &Node, mut visit: impl FnMut(u32, &'a Row)) {

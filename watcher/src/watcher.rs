@@ -53,8 +53,9 @@ impl Watcher {
     /// `INVALID_ARGUMENT` for a configuration that cannot work, naming the field; `RESOURCE_EXHAUSTED` when
     /// descriptors, threads or address space ran out; `UNIMPLEMENTED` when the kernel lacks a facility.
     pub fn spawn(config: Config) -> Result<Self> {
-        let (shared, commands) = Shared::new(config)?;
+        let (shared, commands) = Shared::new(config, None)?;
         let shared = Arc::new(shared);
+        shared.set_has_thread();
         let end = Arc::new(End::default());
         let (ready, is_ready) = crossbeam_channel::bounded::<Result<()>>(1);
         let (thread_shared, thread_end) = (Arc::clone(&shared), Arc::clone(&end));

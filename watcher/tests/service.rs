@@ -9,8 +9,6 @@ mod client;
 mod descriptors;
 #[path = "service/ends.rs"]
 mod ends;
-#[path = "service/hostile.rs"]
-mod hostile;
 #[path = "service/lies.rs"]
 mod lies;
 #[path = "service/limits.rs"]

@@ -2,11 +2,13 @@
 
 use std::ops::Deref;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use handle_watcher::{
-    ClientConfig, Config, Control, Deadline, Events, NotifiedPort, Notify, Port, Result, Watcher,
+    ClientConfig, Config, ConnectConfig, Control, Deadline, Events, NotifiedPort, Notify, Port, Result,
+    Watcher, connect,
 };
 
 use crate::asynchronous::AsyncClient;
@@ -78,6 +80,28 @@ impl Client {
     /// As [`Watcher::client`].
     pub fn attach_with(watcher: &Watcher, client_config: ClientConfig) -> Result<Self> {
         let (control, port) = watcher.client(client_config)?;
+        Ok(Self { port, control, _own: None })
+    }
+
+    /// A client of a service in another process, which listens at a socket's path (`@name`: an abstract name). It does and
+    /// promises what every other client does; if the service is lost, its watches end with `UNAVAILABLE`.
+    ///
+    /// # Errors
+    /// As [`connect`](handle_watcher::connect).
+    pub fn connect(path: impl AsRef<Path>) -> Result<Self> {
+        Self::connect_with(path, &ConnectConfig::default(), ClientConfig::default())
+    }
+
+    /// A client of a service in another process.
+    ///
+    /// # Errors
+    /// As [`connect`](handle_watcher::connect).
+    pub fn connect_with(
+        path: impl AsRef<Path>,
+        connect_config: &ConnectConfig,
+        client_config: ClientConfig,
+    ) -> Result<Self> {
+        let (control, port) = connect(path.as_ref(), connect_config, client_config)?;
         Ok(Self { port, control, _own: None })
     }
 

@@ -12,10 +12,10 @@ pub use asynchronous::{AsyncClient, AsyncTimer, AsyncWatch, Ready};
 pub use channel::ChannelClient;
 pub use client::Client;
 pub use handle_watcher::{
-    Change, Changes, ChildProcess, ClientConfig, ClientStats, Code, Config, Control, Deadline, Drained,
-    Event, EventKind, Events, FileChanges, FrontPolicy, HISTOGRAM_CLASSES, HandleId, Histogram, Mode,
-    NotifiedPort, Notify, Port, Refused, Result, Signals, SignalsState, Stats, Status, TimerId, Token,
-    WaitEntry, WatchId, WatchOptions, Watched, Watcher, wait_many,
+    Change, Changes, ChildProcess, ClientConfig, ClientStats, Code, Config, ConnectConfig, Control, Deadline,
+    Drained, Event, EventKind, Events, FileChanges, FrontPolicy, HISTOGRAM_CLASSES, HandleId, Histogram,
+    Mode, NotifiedPort, Notify, Port, Refused, Result, Service, ServiceConfig, Signals, SignalsState, Stats,
+    Status, TimerId, Token, WaitEntry, WatchId, WatchOptions, Watched, Watcher, wait_many,
 };
 pub use stream::EventStream;
 

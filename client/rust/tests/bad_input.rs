@@ -338,10 +338,9 @@ fn odd_buffers() {
     assert_eq!((least.len(), least.iter().count(), (&least).into_iter().count()), (0, 0, 0));
 }
 
-in_every_setup!(
-    impossible_descriptors,
-    every_set_of_signals,
-    random_ids,
+in_every_setup!(impossible_descriptors, every_set_of_signals, random_ids,);
+
+in_every_embedded_setup!(
     limits_are_reached_and_left,
     the_limit_of_clients,
     the_limit_of_rows,
@@ -349,4 +348,4 @@ in_every_setup!(
     a_full_queue_wakes_a_sleeping_watcher,
 );
 
-in_every_setup_alone!(descriptors_run_out, a_client_works_without_free_descriptors);
+in_every_embedded_setup_alone!(a_client_works_without_free_descriptors, descriptors_run_out,);

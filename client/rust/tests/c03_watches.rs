@@ -532,7 +532,8 @@ in_every_setup!(
     a_pause_withdraws_an_undelivered_ready,
     resume_needs_a_pause,
     a_stale_id_touches_nothing,
-    a_foreign_id_touches_nothing,
     arm_keeps_what_is_undelivered,
     a_paused_watch_cannot_be_armed,
 );
+
+in_every_embedded_setup!(a_foreign_id_touches_nothing,);

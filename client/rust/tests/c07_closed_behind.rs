@@ -401,7 +401,6 @@ in_every_setup!(
     unwatch_succeeds_after_the_close,
     a_new_file_is_not_the_old_one,
     a_new_watch_on_the_number_works,
-    another_client_watches_the_number,
     a_refused_watch_on_the_number_notices_too,
     a_file_that_cannot_be_watched_took_the_number,
     coming_back_to_a_closed_level_watch,
@@ -413,3 +412,5 @@ in_every_setup!(
     a_deadline_on_a_closed_number,
     no_event_crosses_over,
 );
+
+in_every_embedded_setup!(another_client_watches_the_number,);

@@ -430,21 +430,21 @@ fn no_broken_pipe_is_signalled(setup: Setup) {
     assert_eq!(disposition(libc::SIGPIPE), libc::SIG_DFL);
 }
 
-in_every_setup!(
+in_every_setup!(stop_makes_waiters_return, stop_meets_a_flood_of_calls, signals_are_left_alone,);
+
+in_every_embedded_setup!(
     stop_tells_every_watch,
     a_wake_after_the_stop_is_refused,
-    stop_makes_waiters_return,
     stop_may_be_called_by_everybody,
-    stop_meets_a_flood_of_calls,
     dropping_the_watcher_stops_it,
     dropping_a_client_touches_no_other,
-    signals_are_left_alone,
 );
 
 in_every_setup_alone!(
     nothing_is_left_of_a_client,
     a_forked_child_is_refused,
-    forks_meet_a_flood_of_calls,
     our_descriptors_are_close_on_exec,
     no_broken_pipe_is_signalled,
 );
+
+in_every_embedded_setup_alone!(forks_meet_a_flood_of_calls,);

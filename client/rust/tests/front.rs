@@ -585,7 +585,6 @@ in_every_setup!(
     every_mode_on_one_number_in_every_order,
     once_watches_of_one_number_wait_for_different_things,
     level_watches_of_one_number_take_turns_in_small_buffers,
-    clients_on_one_number_are_independent,
     a_watch_is_changed_paused_resumed_and_ended,
     a_deadline_disarms_and_an_arm_brings_back,
     a_hang_up_nobody_can_consume_is_told_once_per_arm,
@@ -596,5 +595,7 @@ in_every_setup!(
     a_rebuild_gives_no_number_to_an_old_watch,
     queue_and_front_take_turns,
 );
+
+in_every_embedded_setup!(clients_on_one_number_are_independent,);
 
 in_every_setup_alone!(a_thousand_ready_come_one_by_one);

@@ -128,6 +128,7 @@ impl Service {
     /// Nothing happens in a process that was forked since: the service, its sockets and its file are the parent's.
     pub fn stop(&self) {
         if self.control.check_process().is_err() {
+            // The sessions are the parent's, and their sockets are shared with it.
             return;
         }
         if !self.entrance.is_over() {

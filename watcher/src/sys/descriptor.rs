@@ -68,6 +68,13 @@ pub(crate) fn close_in_child(descriptor: OwnedFd) {
     unsafe { libc::close(descriptor.into_raw_fd()) };
 }
 
+/// Closes a number in a forked child whose owner is never dropped there.
+pub(crate) fn close_number_in_child(number: RawFd) {
+    // SAFETY: the value that owns the number is never dropped in the child, since a thread that does not exist there
+    // shares it; and every call there is refused before it could use the number.
+    unsafe { libc::close(number) };
+}
+
 /// An entry for [`poll_now`].
 pub(crate) fn poll_entry(number: RawFd, flags: PollFlags) -> Result<PollFd<'static>, Errno> {
     borrow(number).map(|descriptor| PollFd::from_borrowed_fd(descriptor, flags))

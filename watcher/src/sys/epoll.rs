@@ -14,6 +14,9 @@ use super::descriptor::borrow;
 /// The token of whatever wakes a set; no descriptor number reaches it.
 pub(crate) const WAKER_TOKEN: u64 = u64::MAX;
 
+/// The token of a service's event socket. A front's own tokens reach it only with more rows than there can be.
+pub(crate) const ARRIVALS_TOKEN: u64 = u64::MAX - 1;
+
 /// What the kernel reported of one entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelEvent {

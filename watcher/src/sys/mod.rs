@@ -9,4 +9,5 @@ pub(crate) mod fork;
 pub(crate) mod futex;
 pub(crate) mod passing;
 pub(crate) mod region;
+pub(crate) mod stream;
 pub(crate) mod thread;

@@ -28,6 +28,7 @@
 
 mod kinds;
 mod process;
+mod served;
 mod sys;
 
 use std::ops::{Deref, DerefMut};
@@ -42,6 +43,7 @@ pub(crate) use handle_watcher_client::{
 };
 pub(crate) use kinds::*;
 pub(crate) use process::*;
+pub(crate) use served::*;
 pub(crate) use sys::*;
 
 /// How long something that has to come is waited for. Reached only by a failing test.
@@ -77,6 +79,12 @@ pub(crate) enum Setup {
     Shared,
     /// The watcher serves every watch, and every batch and every queue of it holds one thing.
     Tight,
+    /// The watcher is a service's, behind a socket; which of them serves a watch is theirs to decide.
+    Remote,
+    /// The service serves every watch.
+    RemoteOff,
+    /// The client of a service is waited for by its descriptor, as [`Exposed`](Self::Exposed).
+    RemoteExposed,
 }
 
 impl Setup {
@@ -94,8 +102,10 @@ impl Setup {
     /// The configuration of a client.
     pub(crate) fn client_config(self) -> ClientConfig {
         let front = match self {
-            Self::Own | Self::Shared | Self::Exposed => FrontPolicy::Adaptive,
-            Self::Off | Self::Tight => FrontPolicy::Off,
+            Self::Own | Self::Shared | Self::Exposed | Self::Remote | Self::RemoteExposed => {
+                FrontPolicy::Adaptive
+            }
+            Self::Off | Self::Tight | Self::RemoteOff => FrontPolicy::Off,
             Self::Always => FrontPolicy::Always,
         };
         ClientConfig { front, ..ClientConfig::default() }
@@ -119,7 +129,7 @@ impl Setup {
     pub(crate) fn client_with(self, change: impl FnOnce(&mut Config)) -> Fixture {
         let mut config = self.config();
         change(&mut config);
-        if self == Self::Shared {
+        if self == Self::Shared || self.is_remote() {
             let [client] = self.clients_of(config);
             return client;
         }
@@ -136,12 +146,13 @@ impl Setup {
     fn clients_of<const N: usize>(self, config: Config) -> [Fixture; N] {
         let thread_name = config.thread_name.clone();
         let watcher = Arc::new(Watcher::spawn(config).expect("a watcher"));
+        let service = self.is_remote().then(|| Arc::new(Served::by(&watcher)));
         let neighbour = (self == Self::Shared).then(|| Arc::new(Neighbour::of(&watcher)));
         std::array::from_fn(|_| Fixture {
             neighbour: neighbour.clone(),
             watcher: Some(Arc::clone(&watcher)),
             thread_name: thread_name.clone(),
-            ..self.attach(&watcher)
+            ..self.attach_or_connect(&watcher, service.as_ref())
         })
     }
 
@@ -152,13 +163,47 @@ impl Setup {
 
     /// A client of a watcher that the test has made.
     pub(crate) fn attach(self, watcher: &Watcher) -> Fixture {
-        let client = Client::attach_with(watcher, self.client_config()).expect("a client");
-        Fixture::new(self, client, String::new())
+        let service = self.is_remote().then(|| Arc::new(Served::by(watcher)));
+        self.attach_or_connect(watcher, service.as_ref())
+    }
+
+    fn attach_or_connect(self, watcher: &Watcher, service: Option<&Arc<Served>>) -> Fixture {
+        let client = match service {
+            Some(served) => served.connect(self.client_config()),
+            None => Client::attach_with(watcher, self.client_config()).expect("a client"),
+        };
+        Fixture { service: service.cloned(), ..Fixture::new(self, client, String::new()) }
+    }
+
+    pub(crate) fn is_remote(self) -> bool {
+        matches!(self, Self::Remote | Self::RemoteOff | Self::RemoteExposed)
+    }
+
+    /// The port's descriptor is what is waited on.
+    pub(crate) fn is_exposed(self) -> bool {
+        matches!(self, Self::Exposed | Self::RemoteExposed)
     }
 }
 
 /// Makes a test of each body in each [`Setup`].
 macro_rules! in_every_setup {
+    ($($body:ident),+ $(,)?) => {
+        $crate::util::in_embedded_setups!($($body),+);
+        mod remote {
+            $(#[test] fn $body() { super::$body($crate::util::Setup::Remote); })+
+        }
+        mod remote_off {
+            $(#[test] fn $body() { super::$body($crate::util::Setup::RemoteOff); })+
+        }
+        mod remote_exposed {
+            $(#[test] fn $body() { super::$body($crate::util::Setup::RemoteExposed); })+
+        }
+    };
+}
+pub(crate) use in_every_setup;
+
+/// The same in each [`Setup`] whose watcher is the client's own process's.
+macro_rules! in_embedded_setups {
     ($($body:ident),+ $(,)?) => {
         mod own {
             $(#[test] fn $body() { super::$body($crate::util::Setup::Own); })+
@@ -180,10 +225,38 @@ macro_rules! in_every_setup {
         }
     };
 }
-pub(crate) use in_every_setup;
+pub(crate) use in_embedded_setups;
+
+/// Makes a test of each body in each [`Setup`] whose watcher is in the client's own process.
+macro_rules! in_every_embedded_setup {
+    ($($body:ident),+ $(,)?) => {
+        mod embedded {
+            use super::*;
+            $crate::util::in_embedded_setups!($($body),+);
+        }
+    };
+}
+pub(crate) use in_every_embedded_setup;
 
 /// The same, each in a process of its own.
 macro_rules! in_every_setup_alone {
+    ($($body:ident),+ $(,)?) => {
+        $crate::util::in_embedded_setups_alone!($($body),+);
+        mod remote_alone {
+            $(#[test] fn $body() { $crate::util::alone!($body, super::$body($crate::util::Setup::Remote)); })+
+        }
+        mod remote_off_alone {
+            $(#[test] fn $body() { $crate::util::alone!($body, super::$body($crate::util::Setup::RemoteOff)); })+
+        }
+        mod remote_exposed_alone {
+            $(#[test] fn $body() { $crate::util::alone!($body, super::$body($crate::util::Setup::RemoteExposed)); })+
+        }
+    };
+}
+pub(crate) use in_every_setup_alone;
+
+/// The same in each [`Setup`] whose watcher is the client's own process's, each in a process of its own.
+macro_rules! in_embedded_setups_alone {
     ($($body:ident),+ $(,)?) => {
         mod own_alone {
             $(#[test] fn $body() { $crate::util::alone!($body, super::$body($crate::util::Setup::Own)); })+
@@ -205,7 +278,18 @@ macro_rules! in_every_setup_alone {
         }
     };
 }
-pub(crate) use in_every_setup_alone;
+pub(crate) use in_embedded_setups_alone;
+
+/// The same, each in a process of its own.
+macro_rules! in_every_embedded_setup_alone {
+    ($($body:ident),+ $(,)?) => {
+        mod embedded_alone {
+            use super::*;
+            $crate::util::in_embedded_setups_alone!($($body),+);
+        }
+    };
+}
+pub(crate) use in_every_embedded_setup_alone;
 
 /// A client under test. Everything a client can do, and what to expect of it.
 #[derive(Debug)]
@@ -218,6 +302,8 @@ pub(crate) struct Fixture {
     has_rivals: bool,
     thread_name: String,
     neighbour: Option<Arc<Neighbour>>,
+    // Stopped before its watcher.
+    service: Option<Arc<Served>>,
     watcher: Option<Arc<Watcher>>,
 }
 
@@ -237,11 +323,20 @@ impl DerefMut for Fixture {
 
 impl Fixture {
     fn new(setup: Setup, mut client: Client, thread_name: String) -> Self {
-        if setup == Setup::Exposed {
+        if setup.is_exposed() {
             client.descriptor().expect("a descriptor");
         }
         let events = Events::with_capacity(64);
-        Self { client, setup, events, has_rivals: false, thread_name, neighbour: None, watcher: None }
+        Self {
+            client,
+            setup,
+            events,
+            has_rivals: false,
+            thread_name,
+            neighbour: None,
+            service: None,
+            watcher: None,
+        }
     }
 
     /// From now on a call hands out at most so many events.
@@ -260,7 +355,7 @@ impl Fixture {
     pub(crate) fn wait_for(&mut self, timeout: Duration) -> Vec<Event> {
         let started = Instant::now();
         let count = match self.setup {
-            Setup::Exposed => self.wait_outside(timeout),
+            Setup::Exposed | Setup::RemoteExposed => self.wait_outside(timeout),
             _ => self.client.wait(&mut self.events, Some(timeout)).expect("the watcher runs"),
         };
         assert_eq!(count, self.events.len(), "the count is the length");
