@@ -4,7 +4,7 @@
 #                         that the wire's tests read
 #   .ci/setup.sh check    a toolchain and crates, and rustfmt, clippy and cargo-deny
 #   .ci/setup.sh fuzz     a toolchain and crates, a C++ compiler, and the crates of the fuzzer
-#   .ci/setup.sh bench    as build, and libuv, one of the peers
+#   .ci/setup.sh bench    a toolchain and crates, and libuv, one of the peers
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin"
@@ -71,24 +71,26 @@ need_libuv() {
         fail "libuv is missing, which the benches measure us beside: install libuv1-dev, then run this again"
 }
 
-need_python() {
+# Only the tests need these two, so that they are missing fails the tests that say so, and nothing else.
+want_python() {
     have python3 || apt_install python3-minimal ||
-        fail "python3 is missing, which runs one of the clients under test: install it, then run this again"
+        say "python3 is missing, which some tests run: install it, then run this again"
 }
 
 # Real .asar archives, for the reader of pickles: four files that the npm package asar 0.9.0 (MIT) ships under test/.
 # Their sums are those of the vectors, so neither another version nor a damaged file passes.
-need_archives() {
+want_archives() {
     local place=${CARGO_TARGET_DIR:-target}/vectors vectors=watcher/wire/tests/vectors/pickle.json
     archives_fit "$place" "$vectors" && return
-    have npm || apt_install npm ||
-        fail "npm is missing, which fetches archives that the tests read: install it, then run this again"
     say "fetching archives for the tests into $place"
-    mkdir -p "$place"
-    (cd "$place" && npm pack --silent asar@0.9.0 >/dev/null && tar -xzf asar-0.9.0.tgz && rm asar-0.9.0.tgz) ||
-        fail "the archives could not be fetched: this needs the npm registry once; 'make setup' tries again"
-    archives_fit "$place" "$vectors" ||
-        fail "the archives in $place are not those of $vectors: remove the folder, then run this again"
+    { have npm || apt_install npm; } && fetch_archives "$place" && archives_fit "$place" "$vectors" ||
+        say "the archives could not be fetched: this needs npm, and its registry once; run 'make setup' again with the network"
+}
+
+fetch_archives() {
+    rm -rf "$1"
+    mkdir -p "$1"
+    (cd "$1" && npm pack --silent asar@0.9.0 >/dev/null && tar -xzf asar-0.9.0.tgz && rm asar-0.9.0.tgz)
 }
 
 # Whether folder $1 holds every archive that the vectors $2 name, with its sum.
@@ -129,8 +131,8 @@ need_linker
 need_crates
 case ${1:-build} in
 build)
-    need_python
-    need_archives
+    want_python
+    want_archives
     ;;
 check)
     need_component fmt rustfmt

@@ -14,25 +14,25 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 # A file that somebody else makes, in a while.
-(sleep 0.2 && touch "$folder/ready") &
-writer=$!
+(sleep 1 && touch "$folder/ready") &
 
 echo "until the file is there, at most 30 seconds:"
 "$hwctl" wait --timeout 30s "path:$folder/ready"
 
 # A job with a deadline: whichever of the two comes first is printed.
-sleep 0.3 &
-job=$!
+sleep 1 &
 echo "until the job has ended, or 10 seconds have passed:"
-"$hwctl" wait --any "pid:$job" timer:10s
+"$hwctl" wait --any "pid:$!" timer:10s
 
+sleep 1 & first=$!
+sleep 1 & second=$!
 echo "until both have ended:"
-"$hwctl" wait --all --timeout 30s "pid:$job" "pid:$writer"
+"$hwctl" wait --all --timeout 30s "pid:$first" "pid:$second"
 
 # A line of input: data on a descriptor, without reading it.
 echo "until there is something to read:"
 printf 'hello\n' | { "$hwctl" wait --timeout 30s fd:0 && cat; }
 
-if ! "$hwctl" wait --timeout 0.1s "path:$folder/never"; then
+if ! "$hwctl" wait --timeout 1s "path:$folder/never"; then
     echo "the file never came, and the exit status says so"
 fi

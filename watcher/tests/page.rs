@@ -154,7 +154,10 @@ fn the_limits_on_the_page_are_the_defaults() {
     };
     let rows = [
         ("a frame, in bytes", defaults.frame_bytes),
-        ("watches of a session; a descriptor that is being closed counts", defaults.watches_per_session),
+        (
+            "watches of a session; a descriptor that is being closed counts, and a watch whose Ended was not sent yet",
+            defaults.watches_per_session,
+        ),
         ("watches of a user, over all sessions", defaults.watches_per_user),
         ("timers of a session", defaults.timers_per_session),
         ("timers of a user", defaults.timers_per_user),

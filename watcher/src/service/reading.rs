@@ -172,7 +172,7 @@ impl Server {
 
     /// Carries out the requests in `bytes`; gives how many bytes they were, and why it stopped.
     fn take_frames(&mut self, session: &mut Session, bytes: &[u8], left: &mut usize) -> (usize, Pace) {
-        let mut taken = 0;
+        let (mut taken, was_deaf) = (0, session.is_deaf);
         loop {
             let rest = &bytes[taken..];
             let limit_bytes = session.frame_limit_bytes(&self.config);
@@ -201,6 +201,10 @@ impl Server {
             session.inbox.count_taken(frame.len());
             if self.buffers.replies.len() >= REPLIES_BYTES {
                 self.flush(session);
+            }
+            if session.is_deaf && !was_deaf {
+                // The rest of what it left behind waits for those who are still there.
+                *left = 0;
             }
             if !session.takes_requests() {
                 return (taken, Pace::Over);

@@ -85,6 +85,8 @@ pub(super) struct Server {
     pub(super) last_number: u64,
     /// The slots of those that have something to do, first come first.
     line: VecDeque<u32>,
+    /// The same of those whose clients are gone: what they left behind is carried out, and holds nobody up.
+    late: VecDeque<u32>,
     pub(super) users: Users,
     pub(super) seed: RandomState,
     pub(super) buffers: Buffers,
@@ -126,6 +128,7 @@ impl Server {
             sessions: Slab::default(),
             last_number: 0,
             line: VecDeque::new(),
+            late: VecDeque::new(),
             users: Users::default(),
             seed: RandomState::new(),
             buffers: Buffers {
@@ -169,7 +172,7 @@ impl Server {
         }
         self.own_events = Some(events);
         self.serve_line();
-        if has_more || !self.line.is_empty() || self.listener.has_more() {
+        if has_more || !self.line.is_empty() || !self.late.is_empty() || self.listener.has_more() {
             self.ring();
         }
     }
@@ -226,7 +229,8 @@ impl Server {
     pub(super) fn line_up(&mut self, session: &mut Session) {
         if !session.is_waiting {
             session.is_waiting = true;
-            self.line.push_back(session.slot);
+            let line = if session.is_deaf { &mut self.late } else { &mut self.line };
+            line.push_back(session.slot);
         }
     }
 
@@ -238,16 +242,26 @@ impl Server {
                 break;
             }
             let Some(slot) = self.line.pop_front() else { break };
-            let budget = left.min(self.config.requests_per_turn as usize);
-            self.visit(slot, None, |server, session| {
-                session.is_waiting = false;
-                let served = server.serve(session, budget);
-                left -= served.requests.min(left);
-                if served.has_more {
-                    server.line_up(session);
-                }
-            });
+            self.serve_next(slot, &mut left);
         }
+        // One of them a turn, however many they are.
+        if let Some(slot) = self.late.pop_front() {
+            let mut share = self.requests_per_turn;
+            self.serve_next(slot, &mut share);
+        }
+    }
+
+    /// Serves whoever is next in a line, and takes what that was from what is left of the turn.
+    fn serve_next(&mut self, slot: u32, left: &mut usize) {
+        let budget = (*left).min(self.config.requests_per_turn as usize);
+        self.visit(slot, None, |server, session| {
+            session.is_waiting = false;
+            let served = server.serve(session, budget);
+            *left -= served.requests.min(*left);
+            if served.has_more {
+                server.line_up(session);
+            }
+        });
     }
 
     fn look(&mut self, event: &Event) {
