@@ -5,7 +5,8 @@ use crate::cli::BenchName;
 use crate::pin::Placement;
 use crate::subject::Subject;
 use crate::{
-    allocations, churn, hop, hot_pair, idle, many_handles, memory, round_trip, startup, throughput, timers,
+    allocations, churn, hop, hot_pair, idle, many_handles, memory, round_trip, service, service_end,
+    service_memory, startup, throughput, timers, unary,
 };
 use std::time::Duration;
 
@@ -116,6 +117,10 @@ pub(crate) fn bench(name: BenchName) -> Result<Bench> {
         BenchName::Idle => idle::bench(),
         BenchName::Startup => startup::bench(),
         BenchName::Memory => memory::bench(),
+        BenchName::Service => service::bench(),
+        BenchName::ServiceMemory => service_memory::bench(),
+        BenchName::ServiceEnd => service_end::bench(),
+        BenchName::Unary => unary::bench(),
         BenchName::All => return Err("`all` is every bench, not one".into()),
     })
 }

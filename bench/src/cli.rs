@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::host::Kind;
 use clap::{Parser, ValueEnum};
 use std::time::Duration;
 
@@ -30,6 +31,14 @@ pub(crate) struct Arguments {
     /// Be the child process that runs this subject.
     #[arg(long, hide = true)]
     pub(crate) subject: Option<String>,
+
+    /// Be the process that a subject talks to.
+    #[arg(long, hide = true, value_enum)]
+    pub(crate) host: Option<Kind>,
+
+    /// Where that process listens, or connects to.
+    #[arg(long, hide = true, default_value = "")]
+    pub(crate) address: String,
 }
 
 /// The benches by name; `catalogue` says what each one runs.
@@ -57,13 +66,21 @@ pub(crate) enum BenchName {
     Startup,
     /// User memory per watch.
     Memory,
+    /// A 12-byte message there and back between two clients of a service in another process, and its events a second.
+    Service,
+    /// The service's memory per idle session and per watch.
+    ServiceMemory,
+    /// How long until nothing is left in the service of a process that was killed: 150 sessions with 100 watches each.
+    ServiceEnd,
+    /// One call and its reply, 1024 bytes each way, over a Unix socket.
+    Unary,
     /// Every bench, one after the other.
     All,
 }
 
 impl BenchName {
     /// Every bench that measures something, in the order `all` runs them.
-    pub(crate) const MEASURING: [Self; 11] = [
+    pub(crate) const MEASURING: [Self; 15] = [
         Self::RoundTrip,
         Self::Hop,
         Self::Throughput,
@@ -75,6 +92,10 @@ impl BenchName {
         Self::Idle,
         Self::Startup,
         Self::Memory,
+        Self::Service,
+        Self::ServiceMemory,
+        Self::ServiceEnd,
+        Self::Unary,
     ];
 
     /// The name as it is typed.
@@ -91,6 +112,10 @@ impl BenchName {
             Self::Idle => "idle",
             Self::Startup => "startup",
             Self::Memory => "memory",
+            Self::Service => "service",
+            Self::ServiceMemory => "service-memory",
+            Self::ServiceEnd => "service-end",
+            Self::Unary => "unary",
             Self::All => "all",
         }
     }

@@ -5,12 +5,15 @@
 
 mod allocations;
 mod before;
+mod calls;
 mod catalogue;
 mod child;
 mod churn;
 mod cli;
+mod crowd;
 mod flock;
 mod hop;
+mod host;
 mod hot_pair;
 mod idle;
 mod many_handles;
@@ -27,11 +30,15 @@ mod round_trip;
 mod row;
 mod runner;
 mod served;
+mod service;
+mod service_end;
+mod service_memory;
 mod startup;
 mod subject;
 mod sys;
 mod throughput;
 mod timers;
+mod unary;
 mod waiter;
 
 use clap::Parser;
@@ -45,9 +52,10 @@ static ALLOCATOR: sys::allocator::Counting = sys::allocator::Counting;
 
 fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
-    let outcome = match &arguments.subject {
-        Some(subject) => child::serve(&arguments, subject),
-        None => runner::run(&arguments),
+    let outcome = match (&arguments.host, &arguments.subject) {
+        (Some(kind), _) => host::serve(*kind, &arguments.address),
+        (None, Some(subject)) => child::serve(&arguments, subject),
+        (None, None) => runner::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::pin::Placement;
-use handle_watcher_client::{Client, ClientConfig, Config, Events, FrontPolicy, Watcher};
+use handle_watcher_client::{Client, ClientConfig, Config, ConnectConfig, Events, FrontPolicy, Watcher};
 use std::time::Duration;
 
 /// How long both sides of `back-spin` look before they park. A turn of the loop takes a few microseconds; the rest
@@ -22,6 +22,12 @@ pub(crate) fn watcher(placement: &Placement) -> Result<Watcher> {
 /// A client of that watcher, its front under `policy`.
 pub(crate) fn attach(watcher: &Watcher, policy: FrontPolicy) -> Result<Client> {
     Ok(Client::attach_with(watcher, ClientConfig { front: policy, ..ClientConfig::default() })?)
+}
+
+/// A client of the service at that address, its front under `policy`.
+pub(crate) fn connect(address: &str, policy: FrontPolicy) -> Result<Client> {
+    let client_config = ClientConfig { front: policy, ..ClientConfig::default() };
+    Ok(Client::connect_with(address, &ConnectConfig::default(), client_config)?)
 }
 
 /// A client with a watcher of its own, its front under `policy`.

@@ -47,8 +47,7 @@ impl Placement {
         move_to(self.far)
     }
 
-    /// Runs `start` on the far processor, so that threads it starts inside a library stay there.
-    #[cfg(feature = "peers")]
+    /// Runs `start` on the far processor, so that the threads of a library and the processes that it starts stay there.
     pub(crate) fn start_far<T>(&self, start: impl FnOnce() -> Result<T>) -> Result<T> {
         self.move_far()?;
         let outcome = start();

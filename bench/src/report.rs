@@ -99,8 +99,7 @@ impl Report {
         columns.retain(|name| present.contains(name));
         // A count that was shared out over the operations is shown as the share.
         let is_shared = |name: &str| present.contains(format!("{name}_per_round").as_str());
-        let is_common =
-            |name: &str| ["samples", "count", "per_second", "cpu_ns", "context_switches"].contains(&name);
+        let is_common = |name: &str| ["samples", "count", "cpu_ns", "context_switches"].contains(&name);
         let rest = present.iter().copied().filter(|name| {
             !SAMPLE_COLUMNS.contains(name)
                 && !COST_COLUMNS.contains(name)

@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     if !cfg!(feature = "peers") {
         eprintln!(
-            "hw-bench: built without the feature `peers`: tokio, async-io, polling and libuv are absent"
+            "hw-bench: built without the feature `peers`: tokio, tonic, async-io, polling and libuv are absent"
         );
     }
     let mut reports = Vec::new();

@@ -103,6 +103,43 @@ fn rates_carry_per_second() {
     assert!(report["ratios"]["ours/bare-epoll"].as_f64().expect("a ratio") > 0.0);
 }
 
+/// The names are fixed here, too, and what is compared with what.
+#[test]
+fn a_service_is_compared_with_an_embedded_watcher() {
+    let report = json(&["service", "--json", "--seconds", "0.01"]);
+    let names = subjects(&report);
+    let promised =
+        ["remote-edge", "remote-once", "remote-front", "embedded-back", "embedded-back-once", "bare-epoll"];
+    for name in promised.iter().chain(&["sessions-1", "sessions-16", "sessions-256"]) {
+        assert!(names.contains(name), "{name} is missing from {names:?}");
+    }
+    for ratio in ["remote-edge/embedded-back", "remote-once/embedded-back-once"] {
+        assert!(report["ratios"][ratio].as_f64().expect("a ratio") > 0.0, "{report}");
+    }
+    let rows = report["rows"].as_array().expect("rows is an array");
+    let many = rows.iter().find(|row| row["subject"] == "sessions-16").expect("a row");
+    assert!(many["per_second"].as_f64().expect("a rate") > 0.0, "{many}");
+}
+
+#[test]
+fn a_service_is_weighed_and_outlives_its_clients() {
+    let memory = json(&["service-memory", "--json"]);
+    assert_eq!(subjects(&memory), ["session", "watch-shared", "watch-distinct"]);
+    for row in memory["rows"].as_array().expect("rows is an array") {
+        assert!(row["bytes_each"].as_f64().expect("the bytes") > 0.0, "{row}");
+    }
+    let end = json(&["service-end", "--json", "--seconds", "0.01"]);
+    let row = &end["rows"][0];
+    assert!(row["p50_ns"].as_f64().expect("the time") > 0.0, "{row}");
+    assert!(row["descriptors_closed"].as_f64().expect("the count") >= 15_000.0, "{row}");
+}
+
+#[test]
+fn a_call_is_measured() {
+    let report = json(&["unary", "--json", "--seconds", "0.05", "--only", "ours"]);
+    assert!(report["rows"][0]["p50_ns"].as_f64().expect("the time") > 0.0, "{report}");
+}
+
 #[test]
 fn mistakes_end_with_a_sentence() {
     for (arguments, word) in [

@@ -60,14 +60,24 @@ fn of_ours<W: OfOurs + 'static>(
     server: Server,
     wait_on: impl Fn(&Watcher, &UnixStream) -> Result<W>,
 ) -> Result<Box<dyn Subject>> {
+    let subject = between(placement, server, |socket| wait_on(&watcher, socket))?;
+    Ok(Box::new(OursSubject { _watcher: Some(watcher), ..subject }))
+}
+
+/// Two clients of ours, whatever they are clients of.
+pub(crate) fn between<W: OfOurs + 'static>(
+    placement: &Placement,
+    server: Server,
+    wait_on: impl Fn(&UnixStream) -> Result<W>,
+) -> Result<OursSubject<W>> {
     let (near, far) = pair::pair()?;
-    let near = End::new(wait_on(&watcher, &near)?, near);
-    let far = End::new(wait_on(&watcher, &far)?, far);
+    let near = End::new(wait_on(&near)?, near);
+    let far = End::new(wait_on(&far)?, far);
     // With a watcher in between, it has the far processor for itself and both clients are near; where the clients wait
     // on their descriptors themselves, each has a processor, as in a direct pair.
     let place = if server == Server::Back { Placement::move_near } else { Placement::move_far };
     let echo = spawn_echo(far, *placement, place)?;
-    Ok(Box::new(OursSubject { trip: RoundTrip::new(near, echo), server, _watcher: watcher }))
+    Ok(OursSubject { trip: RoundTrip::new(near, echo), server, _watcher: None })
 }
 
 /// Two clients of one naive watcher.
@@ -219,10 +229,11 @@ impl<W> Drop for RoundTrip<W> {
 }
 
 /// Fields drop in order: both clients leave before the watcher stops.
-struct OursSubject<W> {
+pub(crate) struct OursSubject<W> {
     trip: RoundTrip<W>,
     server: Server,
-    _watcher: Watcher,
+    /// The clients' watcher, if it lives in this process.
+    _watcher: Option<Watcher>,
 }
 
 impl<W: OfOurs> Subject for OursSubject<W> {
