@@ -13,6 +13,9 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 # Our programs: what they need is no dependency of the libraries.
 FEATURES := handle-watcher-client/cli,handle-watcher/daemon
 
+# Where `make serve` listens; without a runtime folder below the target folder, where nobody else can be first.
+SOCKET ?= $(or $(HANDLE_WATCHER_SOCKET),$(or $(XDG_RUNTIME_DIR),$(abspath $(TARGET_DIR)))/handle-watcher.sock)
+
 # How long each subject of a bench is measured, and which bench.
 BENCH ?= all
 BENCH_SECONDS ?= 1
@@ -32,7 +35,7 @@ HOSTILE_SECONDS ?= 60
 # loom tries every order of steps with up to this many forced switches: enough for short critical sections, and bounded.
 export LOOM_MAX_PREEMPTIONS ?= 3
 
-.PHONY: help setup run test loom stress mutations sanitize fuzz hostile check check-peers bench examples doc clean
+.PHONY: help setup run serve test loom stress mutations sanitize fuzz hostile check check-peers bench examples doc clean
 
 help: ## List every verb
 	@echo 'Usage: make VERB'
@@ -41,8 +44,15 @@ help: ## List every verb
 setup: ## Install what building and testing need, and only what is missing
 	@.ci/setup.sh build
 
-run: setup ## Show the tour: one watcher over real sockets, files, timers and children
-	$(CARGO) run --release --locked -p handle-watcher-examples --bin tour
+run: setup ## Show the tour: one watcher over real sockets, files, timers and children, and the service with two clients
+	$(CARGO) build --release --locked -p handle-watcher -p handle-watcher-examples --features handle-watcher/daemon \
+	  --bin handle-watcherd --bin tour
+	@$(TARGET_DIR)/release/tour
+
+serve: setup ## Run the service in the foreground at SOCKET (default: in XDG_RUNTIME_DIR), until ctrl-c
+	$(CARGO) build --release --locked -p handle-watcher --features handle-watcher/daemon --bin handle-watcherd
+	@echo 'clients: export HANDLE_WATCHER_SOCKET=$(SOCKET)'
+	@exec $(TARGET_DIR)/release/handle-watcherd --socket '$(SOCKET)'
 
 test: setup ## Run every test, doctest, the 30-second stress and the loom models (no peers are downloaded)
 	$(CARGO) test --workspace --locked --features $(FEATURES)

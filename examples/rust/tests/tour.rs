@@ -1,6 +1,8 @@
-//! C1, C3, C5, C7, C9a, C10, C11c: the tour ends well, and notices each way in which its input goes wrong.
+//! C1, C3, C5, C7, C9a, C10, C11c, C16: the tour ends well, and notices each way in which its input goes wrong.
 
 mod program;
+
+use std::path::Path;
 
 use program::{Outcome, Program};
 
@@ -24,7 +26,10 @@ fn assert_only_wrong(outcome: &Outcome, scene: &str, why: &str) {
 fn all_is_well() {
     let outcome = Program::start(TOUR, &[]).wait();
     assert_eq!(outcome.status.code(), Some(0), "{}\n{}", outcome.output, outcome.errors);
-    assert_eq!(outcome.output.matches('✓').count(), 8, "{}", outcome.output);
+    // `make test` builds the service's program, too; the examples' tests alone do not.
+    let has_service = Path::new(TOUR).with_file_name("handle-watcherd").exists();
+    assert_eq!(outcome.output.matches('✓').count(), if has_service { 9 } else { 8 }, "{}", outcome.output);
+    assert_eq!(outcome.output.contains("ended with UNAVAILABLE"), has_service, "{}", outcome.output);
     assert_eq!(outcome.output.matches("from the front: it has moved").count(), 1, "{}", outcome.output);
     let (_, table) = outcome.output.split_once("One message").expect("a table of round trips");
     let rows = ["epoll, no watcher", "back, Once", "back, Edge", "front, Once", "front, Level"];
@@ -59,6 +64,27 @@ fn a_missing_event_is_noticed() {
 #[test]
 fn a_watch_that_never_moves_to_the_front_is_noticed() {
     assert_only_wrong(&misbehaving("front"), "front", "still in the back after 8 rounds");
+}
+
+#[test]
+fn without_the_services_program_it_says_how_to_build_it() {
+    // The same program in a folder where nothing is beside it.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tour-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let tour = folder.join("tour");
+    std::fs::hard_link(TOUR, &tour).expect("a second name");
+    let outcome = Program::start(tour.to_str().expect("a readable path"), &[]).wait();
+    std::fs::remove_dir_all(&folder).expect("the test's own folder");
+    assert_eq!(outcome.status.code(), Some(0), "{}\n{}", outcome.output, outcome.errors);
+    assert_eq!(outcome.output.matches('✓').count(), 8, "{}", outcome.output);
+    assert!(outcome.output.contains("-p handle-watcher --features daemon"), "{}", outcome.output);
+}
+
+#[test]
+fn a_wrong_word_through_the_service_is_noticed() {
+    if Path::new(TOUR).with_file_name("handle-watcherd").exists() {
+        assert_only_wrong(&misbehaving("service"), "service", "HELLO THROUGH A PIPE");
+    }
 }
 
 #[test]

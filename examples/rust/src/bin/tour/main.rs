@@ -4,12 +4,14 @@
 //! It prints each event as it comes, then what was expected and what came, then a table of round trips, and
 //! ends with 0. A wrong event, a missing one, a lost byte or a wrong order makes it end with 1 and say which.
 //!
-//! Each scene is one file. Seven run at once, on one client of one watcher; the eighth
-//! measures, and runs alone after them.
+//! Each scene is one file. Seven run at once, on one client of one watcher. Two have watchers of their own and run alone
+//! after them: one measures, and one starts the service and is its client; that one is left out where the service's
+//! program was not built.
 
 mod back_and_front;
 mod child;
 mod connections;
+mod daemon;
 mod file;
 mod helper;
 mod number;
@@ -18,6 +20,7 @@ mod ping_pong;
 mod role;
 mod round_trip;
 mod scene;
+mod service;
 mod show;
 mod stage;
 mod summary;
@@ -48,7 +51,7 @@ Shows one Handle Watcher at work on real input, checks every event, and measures
 
 Usage: tour [--help]
 
-It takes some six seconds and needs nothing. It ends with 0, or with 1 if any event was wrong or missing.
+It takes some eight seconds and needs nothing but, for the last scene, handle-watcherd beside it. It ends with 0, or with 1 if any event was wrong or missing.
 
 Environment:
   HANDLE_WATCHER_LOG  what the library logs to standard error, such as trace or handle_watcher::turn=trace
@@ -88,6 +91,7 @@ fn tour() -> Result<bool> {
     let mut report = show.end();
     watcher.stop()?;
     report.apart.push(back_and_front::show(&voice)?);
+    report.apart.extend(service::show(&voice)?);
     summary::print(&voice, &report, &stats)?;
     if report.is_right() {
         round_trip::print(&voice)?;

@@ -174,7 +174,15 @@ impl Ours {
         mode: Mode,
         front: FrontPolicy,
     ) -> Result<Self> {
-        let client = Client::attach_with(watcher, ClientConfig { front, ..ClientConfig::default() })?;
+        Self::of(
+            Client::attach_with(watcher, ClientConfig { front, ..ClientConfig::default() })?,
+            socket,
+            mode,
+        )
+    }
+
+    /// The same through a client, which may be a service's.
+    pub(crate) fn of(client: Client, socket: &UnixStream, mode: Mode) -> Result<Self> {
         let watch = client.watch(socket, Signals::READABLE, mode, 0)?;
         Ok(Self { client, watch, mode, events: Events::with_capacity(1) })
     }

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::{Result, child, connections, file, pattern, terminal};
+use crate::{Result, child, connections, file, pattern, service, terminal};
 
 /// Names the scene whose helper misbehaves.
 const MISBEHAVE_VARIABLE: &str = "HANDLE_WATCHER_TOUR_MISBEHAVE";
@@ -24,6 +24,7 @@ pub(crate) fn play(role: &str, rest: &[&str]) -> Result<()> {
         (child::ROLE, [_]) => talk(misbehaves),
         (file::ROLE, [path]) => append(Path::new(path), misbehaves),
         (terminal::ROLE, [_]) => fill_terminal(misbehaves),
+        (service::ROLE, [_]) => say_and_end(misbehaves),
         _ => Err(format!("there is no role {role:?} with {rest:?}").into()),
     }
 }
@@ -89,6 +90,15 @@ fn append(path: &Path, misbehaves: bool) -> Result<()> {
         file.write_all(b"one line too many\n")?;
     }
     Ok(())
+}
+
+/// Says something and ends at once, so that both are there when the client looks.
+fn say_and_end(misbehaves: bool) -> Result<()> {
+    let words = if misbehaves { service::WORDS.to_uppercase() } else { service::WORDS.to_owned() };
+    let mut output = stdout();
+    output.write_all(words.as_bytes())?;
+    output.flush()?;
+    std::process::exit(service::EXIT_CODE)
 }
 
 /// Writes all it has into the terminal and ends at once, which hangs up while the reader is still reading.
