@@ -11,12 +11,15 @@ use handle_watcher_wire::{Code, EventKind, Result, Signals, Status, TimerId};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::deadline::Deadline;
 use crate::link::{Arrived, Link};
 use crate::outcome::Outcome;
+use crate::port_queue::PortQueue;
 use crate::rows::Reference;
 use crate::shared::Shared;
 use crate::state::Kind;
 use crate::stats::Stats;
+use crate::sys::clock::{now_ns, timespec};
 use crate::sys::descriptor;
 use crate::sys::epoll::KernelEvent;
 use crate::timers::Entry;
@@ -138,6 +141,26 @@ fn to_flags(satisfied: Signals, number: RawFd) -> EventFlags {
         flags.set(EventFlags::HUP, !is_half);
     }
     flags
+}
+
+/// Sleeps on the port's word, or, where a service's events may come and the set that reported them was given up, at their
+/// socket.
+pub(crate) fn sleep_without_front(shared: &Shared, port: &PortQueue, deadline: Option<Deadline>) {
+    let (Some(link), Some(front)) = (shared.link(), port.front()) else {
+        return port.park(deadline.map(Deadline::as_ns));
+    };
+    if port.enter_front() {
+        let (socket, bell) = (link.events_socket(), front.bell());
+        let mut entries = [PollFd::new(&socket, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+        let timeout = deadline.map(|deadline| timespec(deadline.as_ns().saturating_sub(now_ns())));
+        // An interruption: the caller looks at the time and comes again.
+        let _: rustix::io::Result<usize> = poll(&mut entries, timeout.as_ref());
+        port.leave_front();
+        if !front.is_exposed() {
+            bell.lower();
+        }
+    }
+    absorb(shared, link);
 }
 
 /// Reads the event socket for a port that nobody waits at.

@@ -87,6 +87,8 @@ mod turn;
 mod wait_many;
 #[cfg(not(loom))]
 mod wait_set;
+#[cfg(not(loom))]
+mod waiting_data;
 mod wake;
 #[cfg(not(loom))]
 mod watched;

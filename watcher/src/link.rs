@@ -193,29 +193,23 @@ impl Link {
         let call = calls.last_call;
         let until = Deadline::after(calls.call_timeout);
         self.send(&mut calls, request, call, descriptor, until)?;
-        loop {
-            let frame_bytes = self.receive(&mut calls, until)?;
-            let mut reply =
-                Reply::read(&calls.received[..frame_bytes]).map_err(|status| self.lose(status))?;
-            if reply.call == NO_CALL {
-                return Err(self.lose(reply.status));
-            }
-            // Replies to calls that were given up do not come: giving one up loses the session.
-            let answer = (reply.call == call).then(|| match reply.status.code() {
-                Code::Ok => read(&mut reply.body),
-                _ => Err(reply.status),
-            });
-            match answer {
-                Some(answer) => {
-                    calls.received.drain(..frame_bytes);
-                    return answer;
-                }
-                None => {
-                    return Err(self
-                        .lose(Status::new(Code::Internal, "the service answered a call that nobody made")));
-                }
-            }
+        let frame_bytes = self.receive(&mut calls, until)?;
+        let mut reply = Reply::read(&calls.received[..frame_bytes]).map_err(|status| self.lose(&status))?;
+        if reply.call == NO_CALL {
+            return Err(self.lose(&reply.status));
         }
+        // Replies to calls that were given up do not come: giving one up loses the session.
+        if reply.call != call {
+            return Err(
+                self.lose(&Status::new(Code::Internal, "the service answered a call that nobody made"))
+            );
+        }
+        let answer = match reply.status.code() {
+            Code::Ok => read(&mut reply.body),
+            _ => Err(reply.status),
+        };
+        calls.received.drain(..frame_bytes);
+        answer
     }
 
     /// Asks for something that wants no reply.
@@ -240,7 +234,7 @@ impl Link {
                 Ok(count) => count,
                 Err(Errno::AGAIN) => return Arrived::All,
                 Err(errno) => {
-                    self.lose(Status::new(
+                    self.lose(&Status::new(
                         Code::Unavailable,
                         format!("the service could not be listened to: {errno}"),
                     ));
@@ -258,7 +252,7 @@ impl Link {
                 })
             };
             if let Err(status) = read {
-                self.lose(status);
+                self.lose(&status);
                 return Arrived::Lost;
             }
             if count < EVENT_BUFFER_BYTES {
@@ -284,7 +278,7 @@ impl Link {
                 status = reply.status;
             }
         }
-        self.lose(status);
+        self.lose(&status);
         Arrived::Lost
     }
 
@@ -298,12 +292,12 @@ impl Link {
     pub(crate) fn close(&self) {
         // The service is gone already, or goes on without this word.
         let _: Result<()> = self.call(&Request::Bye, None);
-        self.lose(Status::new(Code::Unavailable, "this client was dropped"));
+        self.lose(&Status::new(Code::Unavailable, "this client was dropped"));
     }
 
     /// Notes why the session is over, if nobody has, and has everybody who waits for it return. Gives what every call is
     /// told from now on.
-    fn lose(&self, cause: Status) -> Status {
+    fn lose(&self, cause: &Status) -> Status {
         let status = self.lost.get_or_init(|| {
             Status::new(
                 Code::Unavailable,
@@ -364,12 +358,12 @@ impl Link {
         loop {
             let limit_bytes = self.welcome.limits.frame_bytes as usize;
             if let Some(frame_bytes) =
-                whole_frame(&calls.received, limit_bytes).map_err(|status| self.lose(status))?
+                whole_frame(&calls.received, limit_bytes).map_err(|status| self.lose(&status))?
             {
                 return Ok(frame_bytes);
             }
             match retry(until, || stream::receive(&self.calls_socket, &mut calls.received)) {
-                Ok(0) => return Err(self.lose(Status::new(Code::Unavailable, "it closed the connection"))),
+                Ok(0) => return Err(self.lose(&Status::new(Code::Unavailable, "it closed the connection"))),
                 Ok(_) => {}
                 Err(errno) => return Err(self.lose_in_call(calls, errno)),
             }
@@ -387,18 +381,18 @@ impl Link {
             && let Ok(reply) = Reply::read(frame)
             && reply.call == NO_CALL
         {
-            return self.lose(reply.status);
+            return self.lose(&reply.status);
         }
         let cause = match errno {
             Errno::AGAIN => Status::new(Code::DeadlineExceeded, "it did not answer in time"),
             errno => Status::new(Code::Unavailable, format!("{errno}")),
         };
-        self.lose(cause)
+        self.lose(&cause)
     }
 }
 
 /// Hands each whole frame to `tell`; gives what is left behind the last.
-fn read_events<'a>(mut bytes: &'a [u8], mut tell: impl FnMut(&EventFrame)) -> Result<&'a [u8]> {
+fn read_events(mut bytes: &[u8], mut tell: impl FnMut(&EventFrame)) -> Result<&[u8]> {
     while let Some((frame, rest)) = find_next(HeaderSize::PLAIN, bytes) {
         tell(&EventFrame::read(frame)?);
         bytes = rest;

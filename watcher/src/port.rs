@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handle_watcher_wire::{Code, Mode, Result, Signals, Status, WatchId};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use crate::arrivals;
 use crate::config::ClientConfig;
@@ -17,14 +17,14 @@ use crate::front::Front;
 use crate::front_pass::FrontPass;
 use crate::kernel_flags::{from_poll_flags, to_poll_flags};
 use crate::outcome::Outcome;
-use crate::port_queue::CHILD_SCAN_LIMIT;
 use crate::rows::Reference;
 use crate::shared::Shared;
 use crate::state::{Kind, State};
-use crate::sys::clock::{now_ns, timespec};
+use crate::sys::clock::now_ns;
 use crate::sys::descriptor;
 use crate::sys::epoll::KernelEvents;
 use crate::wait_set::{Collected, Ended};
+use crate::waiting_data;
 
 /// How many events one look at the front takes from the kernel.
 const FRONT_BATCH: usize = 256;
@@ -207,7 +207,7 @@ impl Port {
         if self.control.port().has_exits() && events.has_room() {
             // What data a child left is looked for, and told, before its exit is.
             let has_data = events.iter().any(|event| event.satisfied.contains(Signals::READABLE));
-            let with_exits = !has_data && !self.fire_waiting_data();
+            let with_exits = !has_data && !waiting_data::fire(&self.control, &mut self.entries);
             self.take_queue(events, with_exits);
         }
         self.settle();
@@ -289,7 +289,7 @@ impl Port {
     /// Sleeps until woken or until the deadline; true if it looked at the front meanwhile.
     fn sleep(&mut self, events: &mut Events, deadline: Option<Deadline>) -> bool {
         if !self.has_front() {
-            self.sleep_without_front(deadline.map(Deadline::as_ns));
+            arrivals::sleep_without_front(self.control.shared(), self.control.port(), deadline);
             return false;
         }
         if !self.control.port().enter_front() {
@@ -305,27 +305,6 @@ impl Port {
         }
         self.settle();
         true
-    }
-
-    /// Sleeps on the port's word, or, where a service's events may come and the set that reported them was given up, at
-    /// their socket.
-    fn sleep_without_front(&mut self, deadline_ns: Option<u64>) {
-        let shared = self.control.shared();
-        let (Some(link), Some(front)) = (shared.link(), self.control.port().front()) else {
-            return self.control.port().park(deadline_ns);
-        };
-        if self.control.port().enter_front() {
-            let (socket, bell) = (link.events_socket(), front.bell());
-            let mut entries = [PollFd::new(&socket, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
-            let timeout = deadline_ns.map(|deadline_ns| timespec(deadline_ns.saturating_sub(now_ns())));
-            // An interruption: the caller looks at the time and comes again.
-            let _: rustix::io::Result<usize> = poll(&mut entries, timeout.as_ref());
-            self.control.port().leave_front();
-            if !front.is_exposed() {
-                bell.lower();
-            }
-        }
-        arrivals::absorb(shared, link);
     }
 
     /// Looks at the front without waiting.
@@ -585,43 +564,6 @@ impl Port {
                 self.control.refresh(reference);
             }
         }
-    }
-
-    /// A child exited: fires the armed watches of this client that hold readable data it has not been told of yet, so
-    /// that they are handed out before the exit. True if there are any. Edge watches are left out: nothing more is told
-    /// of them before new data comes.
-    fn fire_waiting_data(&mut self) -> bool {
-        let rows = self.control.shared().rows();
-        self.entries.clear();
-        self.polled.clear();
-        let (entries, polled) = (&mut self.entries, &mut self.polled);
-        let mut is_on_its_way = false;
-        self.control.port().visit_rows(rows, |slot, row| {
-            let state = row.state.load();
-            // Fired, and not posted yet.
-            is_on_its_way |= state.kind() == Kind::Watch && state.is_queued() && !state.is_child();
-            let counts = state.kind() == Kind::Watch
-                && state.is_armed()
-                && !state.is_child()
-                && state.mode() != Mode::Edge
-                && state.wished().contains(Signals::READABLE);
-            if counts && let Ok(entry) = descriptor::poll_entry(row.descriptor(), PollFlags::IN) {
-                entries.push(entry);
-                polled.push((Reference { slot, generation: state.generation() }, Signals::READABLE));
-            }
-            entries.len() < CHILD_SCAN_LIMIT
-        });
-        if descriptor::poll_now(&mut self.entries).is_err() {
-            return is_on_its_way;
-        }
-        let mut has_fired = is_on_its_way;
-        for (entry, &(reference, seen)) in self.entries.iter().zip(&self.polled) {
-            if entry.revents().contains(PollFlags::IN) {
-                has_fired = true;
-                self.control.fire_seen(reference, seen);
-            }
-        }
-        has_fired
     }
 }
 

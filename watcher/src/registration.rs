@@ -272,6 +272,16 @@ impl WaitSet {
         }
     }
 
+    /// What served the back's entry with this token gave it up: ends the rows it had.
+    pub(crate) fn end_entry(&self, token: u64, code: Code, ended: &mut Ended) {
+        let number = RawFd::try_from(token >> SEQUENCE_BITS).unwrap_or(-1);
+        let Ok(mut node) = self.lock(number) else { return };
+        if node.is_registered() && node.sequence() == token & SEQUENCE_MASK {
+            self.unregister_back(number, &mut node);
+            self.end_rows(number, &mut node, code, ended);
+        }
+    }
+
     /// The kernel refused a change: ends every row of the number.
     fn lose(&self, errno: Errno, number: RawFd, node: &mut Node, ended: &mut Ended) {
         let code = if is_gone(Err(errno)) { Code::NotFound } else { self.back.end_code(errno, number) };

@@ -302,16 +302,6 @@ impl WaitSet {
         self.end_rows(number, &mut node, code, ended);
     }
 
-    /// What served the back's entry with this token gave it up: ends the rows it had.
-    pub(crate) fn end_entry(&self, token: u64, code: Code, ended: &mut Ended) {
-        let number = RawFd::try_from(token >> SEQUENCE_BITS).unwrap_or(-1);
-        let Some(mut node) = self.nodes.lock(number) else { return };
-        if node.is_registered() && node.sequence() == token & SEQUENCE_MASK {
-            self.unregister_back(number, &mut node);
-            self.end_rows(number, &mut node, code, ended);
-        }
-    }
-
     /// The deadline of a row came. Tells what to do with the row; nothing if it was armed anew meanwhile.
     pub(crate) fn expire(&self, reference: Reference, deadline_ns: u64, ended: &mut Ended) -> Outcome {
         let row = self.rows.row(reference.slot);

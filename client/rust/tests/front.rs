@@ -595,7 +595,6 @@ in_every_setup!(
     a_rebuild_gives_no_number_to_an_old_watch,
     queue_and_front_take_turns,
 );
-
-in_every_embedded_setup!(clients_on_one_number_are_independent,);
+in_every_embedded_setup!(clients_on_one_number_are_independent);
 
 in_every_setup_alone!(a_thousand_ready_come_one_by_one);

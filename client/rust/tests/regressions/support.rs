@@ -9,8 +9,7 @@ use crate::util::*;
 pub(crate) const QUIET: Duration = Duration::from_millis(40);
 
 /// Every set-up that serves watches in another way.
-pub(crate) const SETUPS: [Setup; 6] =
-    [Setup::Own, Setup::Off, Setup::Always, Setup::Exposed, Setup::Tight, Setup::Remote];
+pub(crate) const SETUPS: [Setup; 5] = [Setup::Own, Setup::Off, Setup::Always, Setup::Exposed, Setup::Tight];
 
 /// Runs a body in each set-up. A test that fails says in which.
 pub(crate) fn in_each_setup(mut body: impl FnMut(Setup)) {
