@@ -64,6 +64,10 @@ impl Event {
                 "the watch ended because its descriptor was closed while it was watched; call unwatch before closing",
             ),
             Code::Aborted => Status::new(Code::Aborted, "the watch ended because the watcher was stopped"),
+            Code::Unavailable => Status::new(
+                Code::Unavailable,
+                "the watch ended because the session with the service is over; connect again",
+            ),
             code => Status::new(
                 code,
                 "the watch ended because the kernel refused to go on watching its descriptor",
