@@ -30,14 +30,14 @@ const GONE: &str = "the session with the service is over; connect again";
 
 /// Brings what the service has told to the rows, and posts them. Any thread may call it; never while holding a lock.
 pub(crate) fn absorb(shared: &Shared, link: &Link) -> Arrived {
-    let mut found = Found { shared, queued: Vec::new(), ended: Ended::new() };
+    let mut found = Found { shared, queued: shared.take_scratch(), ended: Ended::new() };
     let arrived = link.arrive(|event| found.take(event));
-    if !found.queued.is_empty() {
-        // A session has one port.
-        for port in shared.ports() {
-            port.post(shared.rows(), &found.queued);
-        }
+    if !found.queued.is_empty()
+        && let Some(port) = shared.only_port()
+    {
+        port.post(shared.rows(), &found.queued);
     }
+    shared.put_scratch(found.queued);
     shared.post_ended(&mut found.ended);
     if arrived == Arrived::Lost && link.lose_once() {
         tracing::info!(target: "handle_watcher::link", "the session is over");
@@ -113,7 +113,7 @@ impl Found<'_> {
             (row.deadline_ns.load(Ordering::Relaxed), row.extra.load(Ordering::Relaxed));
         let since = period_ns.saturating_mul(u64::from(event.count.max(1)) - 1);
         let now_ns = deadline_ns.saturating_add(since);
-        for port in shared.ports() {
+        if let Some(port) = shared.only_port() {
             port.expire_timer(shared.rows(), Entry { deadline_ns, reference }, now_ns);
         }
         queued.push(reference);

@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     commands: CommandQueue<Command>,
     registry: Mutex<Registry>,
     birth: Birth,
+    /// Room for the rows that a service has told of, kept from look to look.
+    scratch: Mutex<Vec<Reference>>,
     /// A thread holds a share of this value, so it is never dropped in a child that was forked since.
     has_thread: AtomicBool,
     /// Set once, by the first stop.
@@ -91,6 +93,7 @@ impl Shared {
             commands,
             registry: Mutex::default(),
             birth,
+            scratch: Mutex::default(),
             has_thread: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             watcher_thread: OnceLock::new(),
@@ -310,6 +313,21 @@ impl Shared {
     /// Every port there is.
     pub(crate) fn ports(&self) -> Vec<Arc<PortQueue>> {
         self.registry().ports.iter().flatten().cloned().collect()
+    }
+
+    /// The one port that a service's client has.
+    pub(crate) fn only_port(&self) -> Option<Arc<PortQueue>> {
+        self.registry().ports.first().cloned().flatten()
+    }
+
+    /// Room for references; empty. Whoever else has it just now leaves the next one to allocate.
+    pub(crate) fn take_scratch(&self) -> Vec<Reference> {
+        std::mem::take(&mut *self.scratch.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn put_scratch(&self, mut references: Vec<Reference>) {
+        references.clear();
+        *self.scratch.lock().unwrap_or_else(PoisonError::into_inner) = references;
     }
 
     #[inline]

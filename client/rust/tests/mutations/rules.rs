@@ -96,14 +96,14 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         rule: "KernelUnderLock",
         file: "wait_set.rs",
         text: "            if !rest.is_empty() && is_gone(self.register_back(number, &mut node)) {
-                self.end_rows(&mut node, Code::NotFound, ended);
+                self.end_rows(number, &mut node, Code::NotFound, ended);
             }
         } else if",
         instead: "            if !rest.is_empty() {
-                let flags = crate::kernel_flags::to_flags(rest) | rustix::event::epoll::EventFlags::ONESHOT;
+                let entry = crate::back::Entry { union: rest, is_persistent: false };
                 drop(node);
                 std::thread::sleep(std::time::Duration::from_micros(50));
-                let _: Result<(), Errno> = self.back.modify(number, flags, token);
+                let _: Result<(), Errno> = self.back.modify(number, entry, token);
             }
         } else if",
         breaks: "the watcher switches an entry on again after it let go of the node, 50 us later: over a newer change",
@@ -194,13 +194,12 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     Mutation {
         rule: "QueueWaitsUnlocked",
         file: "control.rs",
-        text: "        if deadline_ns == NO_DEADLINE { Ok(()) } else { self.send_deadline(reference, deadline_ns) }",
-        instead: "        if deadline_ns == NO_DEADLINE {
-            return Ok(());
-        }
-        let number = self.shared.rows().row(reference.slot).descriptor();
-        let _held = self.shared.waits.lock(number)?;
-        self.send_deadline(reference, deadline_ns)",
+        text: "            self.send_deadline(reference, deadline_ns)?;
+        }",
+        instead: "            let number = self.shared.rows().row(reference.slot).descriptor();
+            let _held = self.shared.waits.lock(number)?;
+            self.send_deadline(reference, deadline_ns)?;
+        }",
         breaks: "whoever finds the command queue full waits with a node's lock in its hand",
     },
     Mutation {
@@ -244,7 +243,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         file: "registration.rs",
         text: "        let added = self.register_front(number, node, front);",
         instead: "        if is_gone(self.leave_back(number, node)) {
-            return self.end_rows(node, Code::NotFound, ended);
+            return self.end_rows(number, node, Code::NotFound, ended);
         }
         std::thread::sleep(std::time::Duration::from_micros(50));
         let added = self.register_front(number, node, front);",
