@@ -1,4 +1,4 @@
-//! C3, C4, C5, C6, C7, C8, C9, C10, C11, C14: bugs that peers had, each as a test named by where it was reported.
+//! C3, C4, C5, C6, C7, C8, C9, C10, C11, C14, C16: bugs that peers had, each as a test named by where it was reported.
 //!
 //! A name such as `a4_dart_sdk_63656_…` is the group and number of the collection we work from, the owner and name of
 //! the project and the number of the issue. The line above each test gives the source as owner/repository#number and
@@ -23,6 +23,8 @@ mod i_signals_and_children;
 mod j_fairness;
 mod k_timers;
 mod l_wakes;
+mod m_slow_clients;
 mod n_callbacks;
 mod n_shutdown;
 mod o_limits;
+mod p_descriptors;
