@@ -363,7 +363,14 @@ fn a_trap_fires_once_per_arm(setup: Setup) {
         client.expect_nothing();
         client.arm(trap).unwrap();
         client.arm(trap).unwrap();
-        client.expect_ready(trap, READABLE);
+        if setup.is_remote() {
+            // A service may tell of both, if it has told of the first before it hears of the second.
+            let told = client.settle();
+            let is_right = |event: &Event| (event.watch, event.satisfied) == (trap, READABLE);
+            assert!((1..=2).contains(&told.len()) && told.iter().all(is_right), "{told:#?}");
+        } else {
+            client.expect_ready(trap, READABLE);
+        }
         assert_eq!(read_all(&one), 6);
     }
     client.unwatch(trap).unwrap();
