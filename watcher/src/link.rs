@@ -114,7 +114,9 @@ impl Link {
         let mut received = Vec::with_capacity(REPLY_BUFFER_BYTES);
         let mut events_socket = None;
         let frame_bytes = loop {
-            if let Some(frame_bytes) = whole_frame(&received, FIRST_FRAME_LIMIT_BYTES)? {
+            if let Some(frame_bytes) = whole_frame(&received, FIRST_FRAME_LIMIT_BYTES)
+                .map_err(|status| no_connection(path, &status))?
+            {
                 break frame_bytes;
             }
             let (count, descriptor) =
@@ -125,11 +127,13 @@ impl Link {
                 return Err(no_connection(path, &"it hung up before it said anything"));
             }
         };
-        let mut reply = Reply::read(&received[..frame_bytes])?;
+        // Whoever says something else is no service of ours.
+        let mut reply =
+            Reply::read(&received[..frame_bytes]).map_err(|status| no_connection(path, &status))?;
         if reply.status.code() != Code::Ok {
             return Err(reply.status);
         }
-        let welcome = Welcome::read(&mut reply.body)?;
+        let welcome = Welcome::read(&mut reply.body).map_err(|status| no_connection(path, &status))?;
         received.drain(..frame_bytes);
         let events_socket = events_socket.ok_or_else(|| no_event_socket(path))?;
         Ok(Self {

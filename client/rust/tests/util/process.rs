@@ -106,12 +106,13 @@ pub(crate) fn resident_kib() -> u64 {
 pub(crate) fn expect_no_leak(body: impl FnOnce()) {
     let before = descriptor_count();
     body();
-    // Threads of the test itself may still be closing.
+    // Threads of the test itself may still be closing, and may have been before.
     let until = Instant::now() + PROMPT;
-    while descriptor_count() != before && Instant::now() < until {
+    while descriptor_count() > before && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(descriptor_count(), before, "descriptors leaked");
+    let after = descriptor_count();
+    assert!(after <= before, "descriptors leaked: {after} after {before}");
 }
 
 /// Numbers that look random and are the same in every run.
