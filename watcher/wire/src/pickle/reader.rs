@@ -217,13 +217,17 @@ impl<'a> Reader<'a> {
     pub fn read_str(&mut self) -> Result<&'a str, ReadError> {
         let offset = self.offset();
         let bytes = self.counted(ValueKind::Str, 1)?;
-        match std::str::from_utf8(bytes) {
+        match simdutf8::basic::from_utf8(bytes) {
             Ok(text) => Ok(text),
-            Err(error) => {
-                let cause = ReadCause::NotUtf8 { valid_bytes: saturated(error.valid_up_to()) };
-                Err(self.spend(ValueKind::Str, offset, cause))
-            }
+            Err(_) => Err(self.not_text(offset, bytes)),
         }
+    }
+
+    /// The quick check does not say where the text ends; the standard library's does.
+    #[cold]
+    fn not_text(&mut self, offset: usize, bytes: &[u8]) -> ReadError {
+        let valid_bytes = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
+        self.spend(ValueKind::Str, offset, ReadCause::NotUtf8 { valid_bytes: saturated(valid_bytes) })
     }
 
     /// Reads a string of 16-bit units, as a view of the frame.
