@@ -5,6 +5,9 @@ use super::read_error::{ReadCause, ReadError, ValueKind, saturated};
 use super::utf16::Utf16;
 use crate::{Code, Result, Status};
 
+/// From so many bytes on text is checked with vector instructions; below, the standard library is quicker.
+const VECTOR_BYTES_LEAST: usize = 512;
+
 /// Reads the values of one frame, in the order in which they were written. Strings and data are views into the frame.
 ///
 /// **A failed read spends the reader**: what is left of the frame is passed over, and every later read of at least one
@@ -217,10 +220,12 @@ impl<'a> Reader<'a> {
     pub fn read_str(&mut self) -> Result<&'a str, ReadError> {
         let offset = self.offset();
         let bytes = self.counted(ValueKind::Str, 1)?;
-        match simdutf8::basic::from_utf8(bytes) {
-            Ok(text) => Ok(text),
-            Err(_) => Err(self.not_text(offset, bytes)),
-        }
+        let text = if bytes.len() < VECTOR_BYTES_LEAST {
+            std::str::from_utf8(bytes).ok()
+        } else {
+            simdutf8::basic::from_utf8(bytes).ok()
+        };
+        text.ok_or_else(|| self.not_text(offset, bytes))
     }
 
     /// The quick check does not say where the text ends; the standard library's does.
