@@ -195,8 +195,6 @@ fn what_the_page_says_gets_a_reply_gets_it() {
     let calls = stage.calls.try_clone().expect("a duplicate");
     stage.request(&watch(1, 1), 2, &[reader.as_fd()]);
     assert_eq!(stage.reply(), (2, Code::Ok));
-    stage.request(&Request::Pause { id: 1 }, 3, &[]);
-    assert_eq!(stage.reply(), (3, Code::Ok));
 
     let cases: [(&str, Vec<u8>, &[BorrowedFd<'_>], Code); 11] = [
         ("a kind that does not exist", words(&[17, 9, 0]), &[], Code::Unimplemented),
@@ -230,6 +228,18 @@ fn what_the_page_says_gets_a_reply_gets_it() {
         stage.send(&frame, descriptors);
         assert_eq!(stage.reply(), (9, code), "{what}");
     }
+}
+
+#[test]
+fn what_the_page_says_of_requests_in_order_holds() {
+    let config = ServiceConfig { watches_per_session: 2, timers_per_session: 0, ..ServiceConfig::default() };
+    let mut stage = Stage::new("requests", config);
+    stage.greet();
+    let (reader, _writer) = std::io::pipe().expect("a pipe");
+    stage.request(&watch(1, 1), 2, &[reader.as_fd()]);
+    assert_eq!(stage.reply(), (2, Code::Ok));
+    stage.request(&Request::Pause { id: 1 }, 3, &[]);
+    assert_eq!(stage.reply(), (3, Code::Ok));
     let requests = [
         (Request::Arm(Arm { id: 1, token: 0, deadline_ns: 0 }), Code::FailedPrecondition),
         (Request::Arm(Arm { id: 5, token: 0, deadline_ns: 0 }), Code::NotFound),

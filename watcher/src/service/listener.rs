@@ -16,7 +16,7 @@ use crate::service::server::Server;
 use crate::service::session::Session;
 use crate::service::token::{About, SESSIONS_MOST, session_token, token_of};
 use crate::service::users::Thing;
-use crate::sys::passing;
+use crate::sys::{passing, stream};
 
 /// How many connections one turn accepts.
 const ACCEPTS_PER_TURN: usize = 64;
@@ -216,7 +216,7 @@ impl Server {
         Reply::write(NO_CALL, 0, status, writer);
         if let Ok(frame) = writer.frame() {
             // If its buffer cannot take even this, it learns nothing but the end.
-            let _: std::result::Result<usize, Errno> = passing::send(socket.as_fd(), frame, None);
+            let _: std::result::Result<usize, Errno> = stream::send_now(socket.as_fd(), frame, None);
         }
         let load = Load { descriptor: Some(socket), ..Load::default() };
         let receipt = Receipt { slot: 0, call: NO_CALL, thing: Thing::Session, count: 0 };

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use crate::sys::passing;
+use crate::sys::stream;
 
 /// How far a socket took what there was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ fn push(socket: BorrowedFd<'_>, bytes: &[u8], descriptor: &mut Option<OwnedFd>) 
     let mut sent = 0;
     while sent < bytes.len() {
         let beside = descriptor.as_ref().map(AsFd::as_fd);
-        match passing::send(socket, &bytes[sent..], beside) {
+        match stream::send_now(socket, &bytes[sent..], beside) {
             Ok(count) => {
                 sent += count;
                 *descriptor = None;
@@ -101,6 +101,7 @@ fn push(socket: BorrowedFd<'_>, bytes: &[u8], descriptor: &mut Option<OwnedFd>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::passing;
 
     #[test]
     fn what_a_full_socket_does_not_take_is_kept_and_comes_in_order() {

@@ -7,8 +7,8 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// How long a path a socket may have: the kernel's sun_path, less the byte that ends it.
-const PATH_BYTES_MOST: usize = 107;
+use crate::sys::stream;
+
 /// How often the lock is taken again because another server took it away with its own end.
 const LOCK_TRIES: u32 = 16;
 
@@ -40,7 +40,7 @@ impl Drop for SocketFile {
 /// `INVALID_ARGUMENT` for a path that no socket can have; `ALREADY_EXISTS` if a server lives there;
 /// `FAILED_PRECONDITION` if something else is there; otherwise what the system says.
 pub(super) fn bind(path: &str, mode: u32, backlog: i32) -> Result<(OwnedFd, Option<SocketFile>)> {
-    let address = to_address(path)?;
+    let address = stream::address(path)?;
     let lock = if path.starts_with('@') { None } else { Some(Lock::take(path)?) };
     if lock.is_some() {
         clear_away(path, &address)?;
@@ -87,26 +87,6 @@ pub(super) fn check_listener(listener: &OwnedFd) -> Result<()> {
         .and_then(|()| rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::CLOEXEC));
     prepared
         .map_err(|errno| Status::new(Code::Internal, format!("the listener could not be prepared: {errno}")))
-}
-
-fn to_address(path: &str) -> Result<SocketAddrUnix> {
-    let refused = |why: &str| {
-        Status::new(Code::InvalidArgument, format!("the socket path {path:?} {why}; choose another"))
-    };
-    if path.is_empty() || path == "@" {
-        return Err(refused("is empty"));
-    }
-    if path.len() > PATH_BYTES_MOST {
-        return Err(refused(&format!(
-            "has {} bytes, and a socket's has at most {PATH_BYTES_MOST}",
-            path.len()
-        )));
-    }
-    let address = match path.strip_prefix('@') {
-        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
-        None => SocketAddrUnix::new(path),
-    };
-    address.map_err(|errno| refused(&format!("is no path of a socket ({errno})")))
 }
 
 /// Removes a stale file. Only its holder of the lock calls this, so nobody else removes or makes one meanwhile but those

@@ -4,10 +4,10 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::io::{Errno, IoSliceMut};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketFlags,
+    SocketType, recvmsg, socketpair,
 };
 
 /// Room for as many descriptors as one call can bring: the kernel's SCM_MAX_FD.
@@ -57,27 +57,6 @@ pub(crate) fn receive(
         }
     }
     Ok(Received { bytes: message.bytes, is_cut: message.flags.contains(ReturnFlags::CTRUNC) })
-}
-
-/// Sends what fits, with a descriptor beside the first byte.
-///
-/// # Errors
-/// `AGAIN` if nothing fits.
-pub(crate) fn send(
-    socket: BorrowedFd<'_>,
-    bytes: &[u8],
-    descriptor: Option<BorrowedFd<'_>>,
-) -> Result<usize, Errno> {
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let Some(descriptor) = descriptor else {
-        return rustix::io::retry_on_intr(|| rustix::net::send(socket, bytes, flags));
-    };
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let descriptors = [descriptor];
-    // There is room for exactly this one.
-    control.push(SendAncillaryMessage::ScmRights(&descriptors));
-    rustix::io::retry_on_intr(|| sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags))
 }
 
 /// Accepts one connection.

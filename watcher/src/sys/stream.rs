@@ -1,7 +1,7 @@
 //! Unix stream sockets that pass descriptors: what std does not have, in safe calls.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use handle_watcher_wire::{Code, Result, Status};
@@ -26,7 +26,7 @@ pub(crate) fn address(path: &str) -> Result<SocketAddrUnix> {
     let refused = |why: &str| {
         Status::new(Code::InvalidArgument, format!("the socket path {path:?} {why}; choose another"))
     };
-    if path.is_empty() {
+    if path.is_empty() || path == "@" {
         return Err(refused("is empty"));
     }
     if path.len() > PATH_BYTES_MOST {
@@ -59,21 +59,40 @@ pub(crate) fn set_timeouts(socket: &OwnedFd, timeout: Duration) -> Result<(), Er
     set_socket_timeout(socket, Timeout::Send, timeout)
 }
 
-/// Sends what fits, with a descriptor beside the first byte. Never raises SIGPIPE.
+/// Sends what fits, waiting for room, with a descriptor beside the first byte. Never raises SIGPIPE.
 pub(crate) fn send(
     socket: &OwnedFd,
     bytes: &[u8],
     descriptor: Option<BorrowedFd<'_>>,
 ) -> Result<usize, Errno> {
+    send_with(socket.as_fd(), bytes, descriptor, SendFlags::empty())
+}
+
+/// The same without waiting: `AGAIN` if nothing fits.
+pub(crate) fn send_now(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptor: Option<BorrowedFd<'_>>,
+) -> Result<usize, Errno> {
+    rustix::io::retry_on_intr(|| send_with(socket, bytes, descriptor, SendFlags::DONTWAIT))
+}
+
+fn send_with(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptor: Option<BorrowedFd<'_>>,
+    flags: SendFlags,
+) -> Result<usize, Errno> {
+    let flags = flags | SendFlags::NOSIGNAL;
     let Some(descriptor) = descriptor else {
-        return rustix::net::send(socket, bytes, SendFlags::NOSIGNAL);
+        return rustix::net::send(socket, bytes, flags);
     };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let descriptors = [descriptor];
     // There is room for exactly this one.
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
-    sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
 }
 
 /// Appends what comes, waiting for it.
