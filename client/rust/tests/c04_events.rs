@@ -56,7 +56,9 @@ fn readiness_merges_into_one_event(setup: Setup) {
         client.expect_ready(watch, READABLE);
         if mode != Mode::Level {
             // What the kernel had reported before may come once more; it is one event again.
-            assert!(client.settle().len() <= 1);
+            // Over a service, what was on its way then is told as it comes in.
+            let told = client.settle();
+            assert!(told.len() <= 1 || setup.is_remote(), "{told:?}");
             client.expect_nothing();
         }
     }
@@ -79,6 +81,16 @@ fn signals_merge_by_or(setup: Setup) {
         until("the watcher has seen that", || client.stats().readiness > before);
         assert_eq!(client.client_stats().undelivered, 1);
     }
+    if setup.is_remote() {
+        // What the service has seen may be on its way still; then it is an event of its own.
+        let mut satisfied = NONE;
+        while satisfied != READABLE | WRITABLE {
+            let event = client.expect_event();
+            assert_eq!((event.watch, event.satisfied & satisfied), (watch, NONE), "nothing is told twice");
+            satisfied |= event.satisfied;
+        }
+        return;
+    }
     let event = client.expect_event();
     assert_eq!((event.watch, event.satisfied), (watch, READABLE | WRITABLE));
 }
@@ -97,6 +109,10 @@ fn a_deadline_carries_what_came_before(setup: Setup) {
     if setup.serves_in_front(Mode::Edge) {
         // Nobody had looked before the deadline: there was nothing to carry.
         assert_eq!(told.last().map(|it| (it.0, it.1)), Some((watch, EventKind::Deadline)), "{told:?}");
+    } else if setup.is_remote() && told.len() == 2 {
+        // The deadline was on its way still when the Ready was handed out.
+        assert_eq!(told[0], (watch, EventKind::Ready, READABLE));
+        assert_eq!((told[1].0, told[1].1), (watch, EventKind::Deadline));
     } else {
         assert_eq!(told, [(watch, EventKind::Deadline, READABLE)]);
     }
